@@ -1,4 +1,5 @@
 # make test         everything CI runs: lint, then all tests; installs what it lacks
+# make sdks         the SDKs in TypeScript and Python against a real server
 # make lint         gofmt, go vet, staticcheck
 # make bench        benchmarks of the stores and of the path, PostgreSQL with fsync on
 # make bench-peers  Belfry beside River, graphile-worker and asynq; PEERSFLAGS="-jobs 20000 -rounds 1" for a short run
@@ -10,12 +11,12 @@ GO ?= go
 TESTFLAGS ?=
 PEERSFLAGS ?=
 
-.PHONY: build test unit lint deps bench bench-peers bench-guard chaos scale
+.PHONY: build test unit lint deps sdks bench bench-peers bench-guard chaos scale
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o belfry ./cmd/belfry
 
-test: deps lint unit
+test: deps lint sdks unit
 
 unit:
 	$(GO) test -timeout 14m $(TESTFLAGS) ./...
@@ -26,9 +27,14 @@ lint:
 	$(GO) -C tools build -o "$(CURDIR)/.tools/staticcheck" honnef.co/go/tools/cmd/staticcheck
 	.tools/staticcheck ./...
 
-# PostgreSQL, Prometheus and Chromium for the tests: installed when we may, named when we may not.
+# PostgreSQL, Prometheus, Chromium, brokers, Node.js and Python for the tests: installed when we may, named when we may not.
 deps:
 	@sh tools/deps.sh
+	@sh test/servers/deps.sh
+
+# Before the other tests: the examples use what it builds.
+sdks: deps
+	@GO="$(GO)" sh tools/sdks.sh
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchtime 3x -timeout 30m ./internal/store ./internal/wheel ./internal/schedule ./worker ./internal/control ./internal/api ./internal/node
@@ -46,7 +52,9 @@ bench-guard: deps
 	$(GO) test -count=1 -v -run '^TestCostsHaveNotGrown$$' ./internal/store -rewrite
 
 chaos:
-	BELFRY_TEST_CHAOS=1 $(GO) test -count=1 -timeout 60m -v ./internal/chaos
+	@BELFRY_TEST_CHAOS=1 sh test/servers/deps.sh
+	BELFRY_TEST_CHAOS=1 $(GO) test -count=1 -timeout 60m -v ./internal/chaos ./internal/broker
+	BELFRY_TEST_CHAOS=1 GO="$(GO)" sh tools/sdks.sh
 
 scale:
 	BELFRY_TEST_SCALE=1 $(GO) test -count=1 -timeout 30m -v -run 'Pruning|Unserved' ./internal/node

@@ -29,7 +29,7 @@ func (Action) EnumValues() []EnumValue {
 type JobFilter struct {
 	_        struct{}  `doc:"Selects jobs. Fields that are left out match everything."`
 	Status   JobStatus `json:"status,omitempty" enum:"scheduled,queued,running,paused,completed,failed,cancelled,failing" example:"paused" doc:"Only jobs with this status. 'failing' selects jobs whose latest attempts failed, whatever else their status is; it is known within seconds."`
-	Type     string    `json:"type,omitempty" enum:"http,worker" example:"http" doc:"Only jobs of this type."`
+	Type     string    `json:"type,omitempty" enum:"http,worker,command,message" example:"http" doc:"Only jobs of this type."`
 	Handler  string    `json:"handler,omitempty" maxlen:"200" example:"send-invoice" doc:"Only jobs with this handler."`
 	Queue    string    `json:"queue,omitempty" maxlen:"200" example:"default" doc:"Only jobs in this queue."`
 	Tags     []string  `json:"tags,omitempty" query:"tag" maxitems:"20" itemmaxlen:"200" example:"[\"billing\"]" doc:"Only jobs with this tag; if repeated, with all of them."`

@@ -59,7 +59,7 @@ type Redrive struct {
 // RedriveOptions say how dead letters run again.
 type RedriveOptions struct {
 	_       struct{}        `doc:"How dead letters run again."`
-	Payload json.RawMessage `json:"payload,omitempty" example:"{\"format\": \"csv\"}" doc:"Replaces the payload; only for the dead letters of one job. For type 'http' it is the body of the request."`
+	Payload json.RawMessage `json:"payload,omitempty" example:"{\"format\": \"csv\"}" doc:"Replaces the payload; only for the dead letters of one job. For the types 'http' and 'message' it is the body."`
 	AsFired bool            `json:"as_fired,omitempty" doc:"Run as the job was when the run was fired. Default: as it is now, if it was edited since."`
 }
 

@@ -101,16 +101,22 @@ func (id ID) MarshalText() ([]byte, error) {
 // UnmarshalText reads 36 characters in either case.
 func (id *ID) UnmarshalText(text []byte) error {
 	if len(text) != 36 || text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-' {
-		return fmt.Errorf("%.40q is not an id", text)
+		return invalidID(text)
 	}
 	digits := bytes.ReplaceAll(text, []byte("-"), nil)
 	var out ID
 	if n, err := hex.Decode(out[:], digits); err != nil || n != len(out) {
-		return fmt.Errorf("%.40q is not an id", text)
+		return invalidID(text)
 	}
 	*id = out
 	return nil
 }
+
+// invalidID is the error of a text that is no id. Names are tried as ids, so its message is
+// written only if somebody reads it.
+type invalidID string
+
+func (e invalidID) Error() string { return fmt.Sprintf("%.40q is not an id", string(e)) }
 
 // Token is the random half of an attempt's fence: whoever names it was given
 // the attempt.

@@ -14,9 +14,9 @@ var (
 	vocabulary = []string{"belfry", "internal/schedule", "internal/wheel", "internal/cache", "internal/sanitize", "internal/jsontext", "internal/schema", "internal/secret"}
 	decisions  = append([]string{"internal/plan"}, vocabulary...)
 	contracts  = append([]string{"internal/store", "worker", "client"}, decisions...)
-	rules      = append([]string{"internal/target", "internal/validate", "internal/explain", "internal/openapi", "internal/metrics", "internal/tracing", "internal/notify"}, contracts...)
+	rules      = append([]string{"internal/target", "internal/command", "internal/validate", "internal/explain", "internal/openapi", "internal/metrics", "internal/tracing", "internal/notify", "internal/broker"}, contracts...)
 	parts      = append([]string{
-		"internal/control", "internal/api", "internal/web", "internal/scheduler", "internal/election", "internal/alert",
+		"internal/control", "internal/api", "internal/web", "internal/scheduler", "internal/election", "internal/alert", "internal/dispatch",
 		"internal/store/postgres", "internal/store/sqlite",
 	}, rules...)
 )
@@ -43,26 +43,33 @@ const (
 // mayImport says for every package what it may import beside the standard
 // library. Tests may import what they like. A module stands for its packages.
 var mayImport = map[string][]string{
-	"cmd/belfry": append([]string{"internal/node", "internal/bench", cobra, pflag, yaml}, rules...),
+	"cmd/belfry": append([]string{"internal/node", "internal/bench", "internal/importer", cobra, pflag, yaml}, rules...),
 
 	"internal/bench": append([]string{"internal/node", xsync}, parts...),
 	"internal/node":  append([]string{xsync}, parts...),
 
-	"internal/api":            append([]string{"internal/control", xtime}, rules...),
-	"internal/web":            append([]string{"internal/control", xtime}, rules...),
-	"internal/control":        rules,
-	"internal/alert":          append([]string{"internal/notify"}, contracts...),
-	"internal/scheduler":      append([]string{"internal/metrics"}, contracts...),
-	"internal/election":       append([]string{etcd, grpc, zap, zooKeeper}, contracts...),
+	"internal/api":       append([]string{"internal/control", xtime}, rules...),
+	"internal/web":       append([]string{"internal/control", xtime}, rules...),
+	"internal/control":   rules,
+	"internal/alert":     append([]string{"internal/notify"}, contracts...),
+	"internal/scheduler": append([]string{"internal/metrics"}, contracts...),
+	"internal/election":  append([]string{etcd, grpc, zap, zooKeeper}, contracts...),
+	"internal/dispatch": append([]string{
+		"internal/broker", "internal/metrics", "github.com/nats-io/nats.go", "github.com/twmb/franz-go", "github.com/rabbitmq/amqp091-go", "github.com/aws/aws-sdk-go-v2",
+	}, contracts...),
 	"internal/store/postgres": append([]string{pgx, "internal/metrics", "internal/store/sqlstore"}, contracts...),
 	"internal/store/sqlite":   append([]string{sqlite, "internal/metrics", "internal/store/sqlstore"}, contracts...),
 	"internal/store/sqlstore": contracts,
 
-	"internal/validate": append([]string{"internal/target"}, decisions...),
+	"internal/validate": append([]string{"internal/target", "internal/command"}, decisions...),
 	"internal/explain":  append([]string{"internal/store"}, decisions...),
 	"internal/target":   append([]string{ssrf, "worker"}, vocabulary...),
+	"internal/command":  append([]string{"worker", yaml, "golang.org/x/sys"}, vocabulary...),
+	"internal/broker": append([]string{"internal/target", yaml, xsync,
+		"github.com/twmb/franz-go", "github.com/nats-io/nats.go", "github.com/rabbitmq/amqp091-go", "github.com/gomodule/redigo", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}, vocabulary...),
 	"internal/notify":   append([]string{"internal/target"}, vocabulary...),
 	"internal/openapi":  vocabulary,
+	"internal/importer": {"belfry", "internal/schedule"},
 	"internal/metrics":  {"belfry", "internal/store", prometheus},
 	"internal/tracing":  append([]string{"go.opentelemetry.io/otel"}, contracts...),
 

@@ -12,7 +12,7 @@ type Manifest struct {
 	Name string   `json:"name,omitempty" maxlen:"200" example:"nightly-report" doc:"Name of the job, unique in its namespace. Every path accepts it in place of the id."`
 	Tags []string `json:"tags,omitempty" maxitems:"20" example:"[\"billing\", \"reports\"]" doc:"Tags to find the job by; sorted, without duplicates."`
 	Spec
-	Payload json.RawMessage `json:"payload,omitempty" form:"HTTPPayload" example:"{\"url\": \"https://example.com/hooks/report\", \"body\": {\"format\": \"pdf\"}}" doc:"Input of the job: for type 'http' the request to make, otherwise any JSON that the handler expects. Values that look like secrets are shown as '***'; '***' in an edit keeps the stored value."`
+	Payload json.RawMessage `json:"payload,omitempty" form:"HTTPPayload,CommandPayload,MessagePayload" example:"{\"url\": \"https://example.com/hooks/report\", \"body\": {\"format\": \"pdf\"}}" doc:"Input of the job: for type 'http' the request to make, for type 'command' the command to run, for 'message' the message to publish, otherwise any JSON that the handler expects. Values that look like secrets are shown as '***'; '***' in an edit keeps the stored value."`
 	Status  JobStatus       `json:"status,omitempty" accept:"active,paused,scheduled" doc:"What the job is doing. In a request, 'paused' pauses the job and 'active' resumes it."`
 }
 

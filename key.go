@@ -57,6 +57,11 @@ func ParseKeyTemplate(text string) (*KeyTemplate, error) {
 	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return nil, fmt.Errorf("may only have printable ASCII characters, since it becomes a header")
 	}
+	return parseTemplate(text, keyFieldNames)
+}
+
+// parseTemplate reads a template that may name some fields.
+func parseTemplate(text string, fields []string) (*KeyTemplate, error) {
 	t := &KeyTemplate{}
 	for rest := text; rest != ""; {
 		before, after, found := strings.Cut(rest, "{{")
@@ -74,8 +79,8 @@ func ParseKeyTemplate(text string) (*KeyTemplate, error) {
 		switch {
 		case !closed:
 			return nil, fmt.Errorf("opens {{ and does not close it; for example report-{{week}}")
-		case !slices.Contains(keyFieldNames, field):
-			return nil, fmt.Errorf("has no field {{%.40s}}; there are {{%s}}", field, strings.Join(keyFieldNames, "}}, {{"))
+		case !slices.Contains(fields, field):
+			return nil, fmt.Errorf("has no field {{%.40s}}; there are {{%s}}", field, strings.Join(fields, "}}, {{"))
 		}
 		t.parts = append(t.parts, keyPart{field: field})
 		t.named = t.named || field == "name"

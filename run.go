@@ -250,7 +250,7 @@ type JobRunFilter struct {
 // Trigger asks for a run of a job now.
 type Trigger struct {
 	_       struct{}        `doc:"A run of a job now."`
-	Payload json.RawMessage `json:"payload,omitempty" example:"{\"format\": \"csv\"}" doc:"Payload of this run. For type 'http' it replaces the body of the request, never its address; otherwise it replaces the payload of the job."`
+	Payload json.RawMessage `json:"payload,omitempty" example:"{\"format\": \"csv\"}" doc:"Payload of this run. For the types 'http' and 'message' it replaces the body, never the address; otherwise it replaces the payload of the job."`
 }
 
 // TriggerResult names the run that a trigger becomes.

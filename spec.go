@@ -14,8 +14,8 @@ import (
 type Spec struct {
 	Description string `json:"description,omitempty" maxlen:"2000" multiline:"true" example:"Sends the sales report of the day to finance." doc:"What the job is for, for people: free text of up to 2,000 characters. Searches look at it."`
 
-	Type     string `json:"type,omitempty" enum:"http,worker" example:"http" doc:"What a run is: an HTTP request ('http'), or a call of a handler in a program of your own ('worker'). Default: 'http' if the payload has a 'url', otherwise 'worker'."`
-	Handler  string `json:"handler,omitempty" doc:"Name of the handler that runs a job of type 'worker'. Default: the name of the job."`
+	Type     string `json:"type,omitempty" enum:"http,worker,command,message" example:"http" doc:"What a run is: an HTTP request ('http'), a call of a handler in a program of your own ('worker'), a command that the operator of a worker has named in a file ('command'), or a message to a broker ('message'). Default: 'http' if the payload has a 'url', otherwise 'worker'."`
+	Handler  string `json:"handler,omitempty" doc:"Name of the handler that runs a job of type 'worker'. Default: the name of the job. For type 'command' it is set: 'command.' and the name of the command."`
 	Schedule string `json:"schedule,omitempty" required:"true" example:"30 2 * * *" doc:"When the job runs: a cron expression, a calendar rule (RFC 5545), an interval (ISO 8601) or an instant. Cron has five fields, six with seconds first or seven with the year last, '@daily' and the like, '@every 90s', and 'H' for a value that depends on the job, as in 'H 3 * * *'. A calendar rule is such as 'FREQ=WEEKLY;BYDAY=MO,WE;BYHOUR=9', optionally with DTSTART, RDATE and EXDATE. An interval is such as 'PT15M' or 'R5/2027-03-01T09:00:00Z/P1D', an instant such as '2027-01-31T09:00:00Z'."`
 	Resolved string `json:"resolved_schedule,omitempty" readonly:"true" doc:"The schedule with every 'H' replaced by its value. Missing without an 'H'."`
 	Timezone string `json:"timezone,omitempty" implicit:"UTC" example:"Europe/Paris" doc:"IANA time zone of the schedule. Default: the zone that the schedule itself names, otherwise UTC."`
@@ -85,19 +85,25 @@ func (s Spec) WithDefaults() Spec {
 	return s
 }
 
-// HandlerName is the handler that runs a job with this spec: its type, or for type
-// worker the handler that it names.
+// HandlerName is the handler that runs a job with this spec: the one that it names, or
+// else its type.
 func (s Spec) HandlerName() string {
-	if s.Type == TypeWorker {
+	if s.namesHandler() {
 		return s.Handler
 	}
 	return s.Type
 }
 
+// namesHandler reports whether the handler is one that workers bring. A command has one,
+// unless it is text for the shell of a node.
+func (s Spec) namesHandler() bool {
+	return s.Type == TypeWorker || s.Type == TypeCommand && s.Handler != ""
+}
+
 // Lane is the queue and handler of the runs of a job with this spec, as the store and
 // its workers name it; for a user's handler the namespace is part of it.
 func (s Spec) Lane(namespace string) string {
-	if s.Type == TypeWorker {
+	if s.namesHandler() {
 		return NamespaceLane(namespace, Lane(s.Queue, s.Handler))
 	}
 	return Lane(s.Queue, s.Type)
@@ -122,8 +128,10 @@ func SplitLane(lane string) (queue, handler string) {
 // LaneType returns the queue of a lane and the type of its jobs.
 func LaneType(lane string) (queue, kind string) {
 	queue, kind = SplitLane(lane)
-	if strings.Contains(lane, ":") { // of a user's handler
-		kind = TypeWorker
+	if handler := kind; strings.Contains(lane, ":") { // of a user's handler
+		if kind = TypeWorker; strings.HasPrefix(handler, CommandPrefix) {
+			kind = TypeCommand
+		}
 	}
 	return queue, kind
 }
@@ -180,12 +188,18 @@ func (s Spec) SkipsGap() bool {
 
 // The types of a job.
 const (
-	TypeHTTP   = "http"
-	TypeWorker = "worker"
+	TypeHTTP    = "http"
+	TypeWorker  = "worker"
+	TypeCommand = "command"
+	TypeMessage = "message"
 )
 
+// CommandPrefix begins the names of handlers that run commands: workers claim a command by
+// its name.
+const CommandPrefix = TypeCommand + "."
+
 // ReservedHandlers are names that no user's handler may have.
-var ReservedHandlers = []string{TypeHTTP, "message", "command", TypeWorker}
+var ReservedHandlers = []string{TypeHTTP, TypeMessage, TypeCommand, TypeWorker}
 
 // MissedWindow says what happens to missed occurrences.
 type MissedWindow string
@@ -321,15 +335,5 @@ type HTTPPayload struct {
 	Body    json.RawMessage   `json:"body,omitempty" example:"{\"format\": \"pdf\"}" doc:"Body of the request. A string is sent as it is, any other value as JSON."`
 }
 
-// Content is the body to send and its content type unless a header sets another. A
-// string is sent as it is, any other value as JSON.
-func (p HTTPPayload) Content() (body []byte, contentType string) {
-	if len(p.Body) == 0 {
-		return nil, ""
-	}
-	var text string
-	if p.Body[0] != '"' || json.Unmarshal(p.Body, &text) != nil {
-		return p.Body, "application/json"
-	}
-	return []byte(text), "text/plain; charset=utf-8"
-}
+// Content is the body to send and its content type unless a header sets another.
+func (p HTTPPayload) Content() (body []byte, contentType string) { return content(p.Body) }

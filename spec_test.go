@@ -116,13 +116,16 @@ func TestSpecRetry(t *testing.T) {
 func ExampleSpec_Lane() {
 	fmt.Println(Spec{Queue: "reports", Type: TypeHTTP}.Lane("team-a"))
 	fmt.Println(Spec{Queue: "reports", Type: TypeWorker, Handler: "send-invoice"}.Lane("team-a"))
+	fmt.Println(Spec{Queue: "reports", Type: TypeCommand, Handler: "command.backup"}.Lane("team-a"))
 	// Output:
 	// reports/http
 	// team-a:reports/send-invoice
+	// team-a:reports/command.backup
 }
 
 func TestQueueAndTypeOfALane(t *testing.T) {
-	for _, spec := range []Spec{{Type: TypeHTTP, Queue: "mail"}, {Type: TypeWorker, Queue: "mail", Handler: "http"}, {Type: "bench", Queue: "default"}} {
+	for _, spec := range []Spec{{Type: TypeHTTP, Queue: "mail"}, {Type: TypeWorker, Queue: "mail", Handler: "http"}, {Type: "bench", Queue: "default"},
+		{Type: TypeCommand, Queue: "mail", Handler: "command.backup"}, {Type: TypeCommand, Queue: "default"}} {
 		if queue, kind := LaneType(spec.Lane("acme")); queue != spec.Queue || kind != spec.Type {
 			t.Errorf("%s is of queue %s and type %s, want %s and %s", spec.Lane("acme"), queue, kind, spec.Queue, spec.Type)
 		}

@@ -5,6 +5,7 @@ package examples
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"go/format"
 	"os"
@@ -102,22 +103,72 @@ func TestDocumentedGoWorkerCompiles(t *testing.T) {
 	}
 }
 
-// startPython starts the worker in Python.
+// A language is one in which there is an example of a worker, all with the same handlers.
+type language struct {
+	name  string
+	start func(t *testing.T, s *server) *program
+	error string // of a payload that the handler greet cannot use
+}
+
+var languages = []language{
+	{"Python", startPython, "KeyError: 'who'"},
+	{"TypeScript", startTypeScript, "TypeError: who is missing"},
+}
+
 func startPython(t *testing.T, s *server) *program {
 	t.Helper()
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		t.Skipf("THE PYTHON WORKER IS NOT TESTED: %v", err)
 	}
-	worker := start(t, s.env(), python, "-I", "worker-python/worker.py") // isolated: nothing but the standard library
-	worker.says(`serving greet`)
-	return worker
+	env := append(s.env(), "PYTHONPATH=../sdk/python", "PYTHONDONTWRITEBYTECODE=1")
+	return start(t, env, python, "-S", "worker-python/worker.py") // -S: nothing but the standard library and the SDK
 }
 
-func TestPythonWorker(t *testing.T) {
+func startTypeScript(t *testing.T, s *server) *program {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skipf("THE TYPESCRIPT WORKER IS NOT TESTED: %v", err)
+	}
+	sdk, err := filepath.Abs("../sdk/typescript")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !exists(sdk+"/dist/index.js") || !exists(sdk+"/node_modules/typescript") {
+		t.Skip("THE TYPESCRIPT WORKER IS NOT TESTED: make sdks builds what it needs")
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("worker-typescript")); err != nil {
+		t.Fatal(err)
+	}
+	os.RemoveAll(dir + "/node_modules")
+	for name, target := range map[string]string{"@belfry/sdk": sdk, "@types": sdk + "/node_modules/@types"} {
+		link := filepath.Join(dir, "node_modules", name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o700), os.Symlink(target, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.CommandContext(t.Context(), node, sdk+"/node_modules/typescript/bin/tsc", "-p", dir).CombinedOutput(); err != nil {
+		t.Fatalf("tsc: %v\n%s", err, out)
+	}
+	return start(t, s.env(), node, dir+"/worker.js")
+}
+
+func TestWorkerExamples(t *testing.T) {
 	t.Parallel()
+	for _, l := range languages {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			testWorkerExample(t, l)
+		})
+	}
+}
+
+func testWorkerExample(t *testing.T, l language) {
 	s := serve(t)
-	worker := startPython(t, s)
+	worker := l.start(t, s)
+	worker.says(`serving greet`)
 	s.create(job{"name": "greet", "schedule": "*/15 8-18 * * MON-FRI", "max_retries": 1, "retry_base_seconds": 0.1,
 		"payload": job{"who": "world"}})
 
@@ -126,12 +177,11 @@ func TestPythonWorker(t *testing.T) {
 		t.Errorf("the run is %+v, want the output %q", run, want)
 	}
 	failed := s.trigger("greet", job{"whom": "nobody"})
-	if failed.Status != "dead" || failed.Attempt != 2 || failed.Error != "KeyError: 'who'" {
+	if failed.Status != "dead" || failed.Attempt != 2 || failed.Error != l.error {
 		t.Errorf("the run that has to fail is %+v", failed)
 	}
-	worker.says(run.ID + " succeeded accepted")
 	permanent := s.trigger("greet", job{"who": ""})
-	if permanent.Status != "dead" || permanent.Attempt != 1 || permanent.Reason != "permanent" || permanent.Error != "Permanent: nobody to greet" {
+	if permanent.Status != "dead" || permanent.Attempt != 1 || permanent.Reason != "permanent" || permanent.Error != "nobody to greet" {
 		t.Errorf("the run with a permanent failure is %+v", permanent)
 	}
 	early := time.Now().Add(time.Second)
@@ -145,16 +195,25 @@ func TestPythonWorker(t *testing.T) {
 	}
 	t.Logf("it ended %v after SIGTERM", time.Since(since))
 
-	startPython(t, s)
+	l.start(t, s)
 	if run := s.trigger("greet", job{"who": "again"}); run.Status != "succeeded" || !strings.Contains(run.Output, "hello, again") {
 		t.Errorf("the run after a restart is %+v", run)
 	}
 }
 
-func TestPythonWorkerCancellation(t *testing.T) {
+func TestWorkerExampleCancellation(t *testing.T) {
 	t.Parallel()
+	for _, l := range languages {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			testWorkerExampleCancellation(t, l)
+		})
+	}
+}
+
+func testWorkerExampleCancellation(t *testing.T, l language) {
 	s := serve(t)
-	worker := startPython(t, s)
+	worker := l.start(t, s)
 	s.create(job{"name": "crawl", "schedule": "@monthly", "timeout_seconds": 3600, "payload": job{"pages": 3000}})
 
 	running := s.startTrigger("crawl", nil)
@@ -166,15 +225,14 @@ func TestPythonWorkerCancellation(t *testing.T) {
 		t.Errorf("the run that was cancelled is %+v", run)
 	}
 	t.Logf("it ended %v after it was cancelled", time.Since(since))
-	if log := s.log(running); !strings.HasPrefix(log, "page 0\npage 1\n") {
+	if log := s.log(running); !strings.HasPrefix(log, "page 0\n") {
 		t.Errorf("the log is %q", log)
 	}
-	worker.says(running + ` cancelled accepted`)
 
 	// The handler requests an hour, and the policy of the job is seconds.
 	busy := s.startTrigger("crawl", job{"pages": 2, "busy": 0})
 	run := s.until(busy, "to be tried again", func(run runStatus) bool { return run.Status == "retry" })
-	if wait := time.Until(run.ReadyAt); wait < 50*time.Minute || wait > time.Hour || run.last() != "RetryAfter: the site is busy" {
+	if wait := time.Until(run.ReadyAt); wait < 50*time.Minute || wait > time.Hour || run.last() != "the site is busy" {
 		t.Errorf("the run waits for %v: %+v", wait, run)
 	}
 	s.request("POST", "/runs/"+busy+"/cancel", nil, nil)

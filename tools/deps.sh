@@ -8,32 +8,25 @@ have_postgres() {
 	[ -n "${BELFRY_TEST_DATABASE_URL:-}" ] || command -v initdb >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1
 }
 
-have_pgbouncer() {
-	command -v pgbouncer >/dev/null 2>&1 || [ -x /usr/sbin/pgbouncer ]
-}
-
-have_prometheus() {
-	command -v prometheus >/dev/null 2>&1 && command -v promtool >/dev/null 2>&1
-}
-
-have_chromium() {
-	command -v chromium >/dev/null 2>&1
-}
-
-have_etcd_server() {
-	command -v etcd >/dev/null 2>&1
-}
-
-have_zookeeperd() {
-	command -v java >/dev/null 2>&1 && [ -e /usr/share/java/zookeeper.jar ]
+have() {
+	case $1 in
+	pgbouncer) command -v pgbouncer >/dev/null 2>&1 || [ -x /usr/sbin/pgbouncer ] ;;
+	prometheus) command -v prometheus >/dev/null 2>&1 && command -v promtool >/dev/null 2>&1 ;;
+	rabbitmq-server) [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] ;;
+	etcd-server) command -v etcd >/dev/null 2>&1 ;;
+	zookeeperd) [ -e /usr/share/java/zookeeper.jar ] ;;
+	bubblewrap) command -v bwrap >/dev/null 2>&1 ;;
+	nodejs) command -v node >/dev/null 2>&1 ;;
+	*) command -v "$1" >/dev/null 2>&1 ;;
+	esac
 }
 
 # Tests of these may be left out.
-optional="pgbouncer prometheus chromium etcd-server zookeeperd"
+optional="pgbouncer prometheus chromium redis-server rabbitmq-server nats-server etcd-server zookeeperd bubblewrap nodejs npm python3"
 
 missing=
 for package in $optional; do
-	"have_$(echo "$package" | tr - _)" || missing="$missing $package"
+	have "$package" || missing="$missing $package"
 done
 if have_postgres && [ -z "$missing" ]; then
 	exit 0
@@ -55,7 +48,7 @@ fi
 cat <<'TXT'
 ************************************************************************
 PostgreSQL is not installed: every test that needs it will be LEFT OUT.
-To run them all:   sudo apt-get install -y postgresql pgbouncer prometheus chromium etcd-server zookeeperd
+To run them all:   sudo apt-get install -y postgresql pgbouncer prometheus chromium nodejs npm python3
 or name a server:  BELFRY_TEST_DATABASE_URL=postgres://... make test
 ************************************************************************
 TXT

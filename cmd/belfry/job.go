@@ -102,6 +102,11 @@ func scheduleText(spec belfry.Spec) string {
 }
 
 func targetText(spec belfry.Spec, payload json.RawMessage) string {
+	if spec.Type == belfry.TypeMessage {
+		var message belfry.MessagePayload
+		_ = json.Unmarshal(payload, &message) // What is none has no topic.
+		return strings.TrimSpace("message " + message.Connection + " " + message.Topic)
+	}
 	if spec.Type != belfry.TypeHTTP {
 		return strings.TrimSpace(spec.Type + " " + spec.Handler)
 	}

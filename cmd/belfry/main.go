@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/command"
 	"github.com/belfry-sh/belfry/internal/schedule"
 	"github.com/belfry-sh/belfry/internal/schema"
 )
@@ -27,6 +28,9 @@ import (
 const gcPercent = 300
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == command.Subcommand {
+		os.Exit(command.Main(os.Args[2:]))
+	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -76,6 +80,7 @@ func rootCommand() *cobra.Command {
   belfry job why hello                              explain why it ran, or did not
   belfry dead list                                  list the runs that failed for good
   belfry job apply -f jobs.yaml                     create and update jobs from files
+  belfry import crontab /etc/crontab                convert a crontab to a file of jobs
   belfry schedule next '0 9 * * MON-FRI'            list the next times of a schedule
 
 The commands on jobs, runs and nodes use the server that --server, BELFRY_SERVER or the
@@ -84,11 +89,12 @@ key server in ~/.config/belfry/config.yaml names.`,
 		SilenceErrors: true,
 	})
 	f := &connectionFlags{}
-	cmd.AddCommand(serveCommand(), versionCommand(), jobCommand(f), runCommand(f), deadCommand(f), eventCommand(f), forecastCommand(f), fleetCommand(f), channelCommand(f), alertCommand(f), monitorCommand(f), scheduleCommand(), benchCommand(), completionCommand(), exitCodesTopic())
+	cmd.AddCommand(serveCommand(), runWorkerCommand(f), versionCommand(), jobCommand(f), runCommand(f), deadCommand(f), eventCommand(f), forecastCommand(f), fleetCommand(f), channelCommand(f), alertCommand(f), monitorCommand(f), scheduleCommand(), benchCommand(), completionCommand(), exitCodesTopic())
 	cmd.Version = versionText()
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetFlagErrorFunc(flagError)
 	cmd.SetHelpCommand(helpCommand())
+	cmd.AddCommand(importCommand())
 	prepare(cmd)
 	return cmd
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/belfry-sh/belfry/internal/command"
 	"github.com/belfry-sh/belfry/internal/node"
 	"github.com/belfry-sh/belfry/internal/schema"
 	"github.com/belfry-sh/belfry/internal/secret"
@@ -27,6 +27,7 @@ func serveCommand() *cobra.Command {
 	c := node.Defaults()
 	format := "text"
 	level := "info"
+	commands := ""
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a node: API, scheduler and workers in one process",
@@ -52,6 +53,11 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 			for _, warning := range warnings {
 				log.Warn(warning)
 			}
+			if commands != "" {
+				if c.Commands, err = command.Load(commands); err != nil {
+					return err
+				}
+			}
 			c.Version, c.Settings = version(), settingsOf(cmd.Flags())
 			n, err := node.New(cmd.Context(), c, log)
 			if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
@@ -75,6 +81,7 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 	f.StringVar(&c.DatabaseURL, "database-url", "", "PostgreSQL database instead of the embedded one, as postgres://user:password@host/database")
 	f.DurationVar(&c.DatabaseWait, "database-wait", c.DatabaseWait, "how long the start waits for PostgreSQL while it cannot be used; 0 does not wait")
 	f.IntVar(&c.Connections, "database-connections", 0, "connections to PostgreSQL that this process may open, at least 8 (default pool_max_conns of the URL, or 20)")
+	f.StringVar(&c.Dispatch, "dispatch", c.Dispatch, "how nodes with the role worker alone learn of ready runs: database, or the address of a broker (nats://, kafka://, amqp:// or sqs://), the same for all nodes")
 	f.StringSliceVar(&c.Roles, "roles", c.Roles, "roles of this process")
 	f.IntVar(&c.Shards, "shards", 0, "number of shards of a new database; cannot be changed later (default 64)")
 	f.StringVar((*string)(&c.Election), "election", string(c.Election), "what decides which node owns which shard: database, etcd or zookeeper, the same for all nodes of a cluster")
@@ -96,28 +103,30 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 	f.StringVar(&c.APIKeyFile, "api-key-file", "", "file of API keys, one per line, which is read again every second; clients send one as a bearer token")
 	f.Float64Var(&c.RateLimit, "rate-limit", c.RateLimit, "requests per second that each API key may make; 0 is no limit")
 	f.StringSliceVar(&c.AllowTargets, "allow-target", nil, "private addresses or CIDRs that HTTP jobs may call")
+	f.StringVar(&c.ConnectionsFile, "connections", "", "YAML file with connections to brokers, for jobs of type message: Kafka, NATS JetStream, RabbitMQ, Amazon SQS and Redis")
 	f.StringSliceVar(&c.Hosts, "host", nil, "host names of this server that requests may use, besides its addresses")
 	f.StringVar(&c.PublicURL, "public-url", "", "address of the cluster, such as https://belfry.example.com, for links to the API in alerts; requests may use its host name")
+	f.StringVar(&commands, "commands", "", "file of commands that jobs of type command may run on this machine; without it there are none")
+	f.BoolVar(&c.AllowShell, "allow-shell", false, "let jobs of type command run any text in the shell of this machine; only with the embedded database and on loopback: whoever reaches the API then runs programs as this user")
 	f.StringVar(&format, "log-format", format, "text, or json for everything that the process prints")
 	f.StringVar(&level, "log-level", level, "debug, info, warn or error")
 	f.VisitAll(func(f *pflag.Flag) { f.Usage += " [" + environmentName(f.Name) + "]" })
 	return cmd
 }
 
+// addressPassword is the password in an address that may name several hosts.
+var addressPassword = regexp.MustCompile(`(://[^:@/?]*):.*@`)
+
 // settingsOf lists the flags of a node with their values, for the page. An address of a
-// database is shown without its password.
+// database or a broker is shown without its password.
 func settingsOf(flags *pflag.FlagSet) (list []node.Setting) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Name == "help" {
 			return
 		}
 		value := strings.Trim(f.Value.String(), "[]")
-		if f.Name == "database-url" && value != "" {
-			value = secret.Redact(value, nil)
-			if u, err := url.Parse(value); err == nil && u.User != nil {
-				u.User = url.User(u.User.Username())
-				value = u.String()
-			}
+		if f.Name == "database-url" || f.Name == "dispatch" {
+			value = addressPassword.ReplaceAllString(secret.Redact(value, nil), "$1@")
 		}
 		doc, _, _ := strings.Cut(f.Usage, " ["+environmentPrefix)
 		list = append(list, node.Setting{Name: f.Name, Value: value, Doc: doc})

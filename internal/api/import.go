@@ -12,6 +12,7 @@ import (
 	"iter"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/belfry-sh/belfry"
@@ -149,7 +150,7 @@ func (p *importReader) nextLine() (control.Line, error) {
 		}
 		p.n++
 		if p.text = bytes.TrimSpace(p.text); p.over || len(p.text) > 0 {
-			return p.job(fmt.Sprintf("line %d", p.n)), nil
+			return p.job("line " + strconv.Itoa(p.n)), nil
 		}
 	}
 }
@@ -226,7 +227,7 @@ func (p *importReader) nextElement() (control.Line, error) {
 	if err := p.readElement(); err != nil {
 		return control.Line{}, err
 	}
-	place := fmt.Sprintf("[%d]", p.n)
+	place := "[" + strconv.Itoa(p.n) + "]"
 	p.n++
 	if !p.over && !json.Valid(p.text) {
 		if f := jsontext.Check(p.text); f != nil && len(bytes.TrimSpace(p.text)) > 0 {

@@ -70,7 +70,7 @@ func TestListJobsWithFilters(t *testing.T) {
 		}
 	}
 	p := s.send("GET", "/api/v1/jobs?status=asleep&type=x", "").problem(t)
-	if len(p.Errors) != 2 || !strings.Contains(p.Errors[0].Message, `"scheduled", "queued", "running", "paused"`) || !strings.Contains(p.Errors[1].Message, `"http" or "worker"`) {
+	if len(p.Errors) != 2 || !strings.Contains(p.Errors[0].Message, `"scheduled", "queued", "running", "paused"`) || !strings.Contains(p.Errors[1].Message, `"http", "worker" or "command"`) {
 		t.Errorf("got %+v", p.Errors)
 	}
 }

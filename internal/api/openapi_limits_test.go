@@ -34,6 +34,9 @@ func TestManifestLimitsAreThoseOfTheDocument(t *testing.T) {
 		if member == "type" && value == `"worker"` {
 			job["handler"] = json.RawMessage(`"send-invoice"`)
 		}
+		if value == `"command"` {
+			job["payload"] = json.RawMessage(`{"command": "backup"}`)
+		}
 		if member == "retry_backoff" && value == `"list"` {
 			job["retry_delays"] = json.RawMessage("[1, 60]")
 		}

@@ -206,7 +206,7 @@ func (a *api) shownDiff(diff belfry.JobDiff, err error) (response, error) {
 
 // warnings says what may keep a job from running as declared.
 func (a *api) warnings(m belfry.Manifest) (list []string) {
-	if a.Targets == nil || m.Type == belfry.TypeWorker {
+	if a.Targets == nil || m.Type != belfry.TypeHTTP {
 		return nil
 	}
 	if text := a.Targets.Warning(m.Payload); text != "" {

@@ -142,11 +142,11 @@ func goWorker(tb testing.TB, o workerOptions) *process {
 // pythonSlots is how many handlers the Python worker runs at once.
 const pythonSlots = 4
 
-// pythonWorker starts the example in Python with a handler for the receiver.
+// pythonWorker starts a worker process that is built on the SDK in Python.
 func pythonWorker(tb testing.TB, server, name string) *process {
 	tb.Helper()
 	p := &process{tb: tb, what: "worker " + name, program: python, ready: serving, args: []string{"testdata/chaos_worker.py"},
-		env: environment("BELFRY_SERVER="+server, "PYTHONPATH=../../examples/worker-python", "PYTHONDONTWRITEBYTECODE=1", "CHAOS_WORKER="+name)}
+		env: environment("BELFRY_SERVER="+server, "PYTHONPATH=../../sdk/python", "PYTHONDONTWRITEBYTECODE=1", "CHAOS_WORKER="+name)}
 	p.begin()
 	return p
 }

@@ -57,6 +57,7 @@ type Control struct {
 	feed      eventFeed
 	offers    Offers // nil: no scheduler of this node fills claims
 	sender    Sender // nil: channels cannot be tested
+	messages  func(belfry.MessagePayload) []belfry.FieldError
 
 	node        belfry.ID
 	ownsAll     bool
@@ -77,6 +78,18 @@ func (c *Control) FillClaims(o Offers) { c.offers = o }
 
 // SendThrough sets how channels are tested. It is called before any of that.
 func (c *Control) SendThrough(s Sender) { c.sender = s }
+
+// CheckMessages sets what is checked of a message beyond its form. It is called before any
+// job is created.
+func (c *Control) CheckMessages(check func(belfry.MessagePayload) []belfry.FieldError) {
+	c.messages = check
+}
+
+func (c *Control) validator(now time.Time) *validate.Validator {
+	v := validate.New(now, c.defaults)
+	v.Messages = c.messages
+	return v
+}
 
 // now is the time of the store as it is stored.
 func (c *Control) now() time.Time { return c.store.Now().UTC().Truncate(time.Microsecond) }

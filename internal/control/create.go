@@ -75,7 +75,7 @@ func (c *Control) checkNameFree(ctx context.Context, namespace, name string, own
 // newJob is the job that input declares, with its first plan.
 func (c *Control) newJob(ctx context.Context, namespace string, id belfry.ID, input validate.Input, now time.Time) (created store.NewJob, err error) {
 	err = c.computing.do(ctx, func() error {
-		r, errors := validate.New(now, c.defaults).Create(id, input)
+		r, errors := c.validator(now).Create(id, input)
 		if len(errors) > 0 {
 			return invalidJob(errors)
 		}
@@ -194,13 +194,13 @@ type batch struct {
 func (b *batch) jobs(ctx context.Context) iter.Seq2[store.NewJob, error] {
 	return func(yield func(store.NewJob, error) bool) {
 		b.taken, b.err = 0, nil
-		v := validate.New(b.now, b.control.defaults)
+		v := b.control.validator(b.now)
+		jobs := make([]store.NewJob, 0, chunkLines) // of one chunk; their memory is used again
 		var errors []belfry.FieldError
 		for lines, err := range b.chunks() {
-			var jobs []store.NewJob
 			var wrong []belfry.FieldError
 			if err == nil {
-				jobs, wrong, err = b.validate(ctx, v, lines)
+				jobs, wrong, err = b.validate(ctx, v, lines, jobs[:0])
 			}
 			if b.err = err; err != nil {
 				break
@@ -257,8 +257,9 @@ func (b *batch) chunks() iter.Seq2[[]Line, error] {
 	}
 }
 
-// validate returns the jobs of lines up to the first that is wrong, and what is wrong.
-func (b *batch) validate(ctx context.Context, v *validate.Validator, lines []Line) (jobs []store.NewJob, wrong []belfry.FieldError, err error) {
+// validate appends the jobs of lines up to the first that is wrong, and returns what is
+// wrong.
+func (b *batch) validate(ctx context.Context, v *validate.Validator, lines []Line, jobs []store.NewJob) (_ []store.NewJob, wrong []belfry.FieldError, err error) {
 	err = b.control.computing.do(ctx, func() error {
 		for _, line := range lines {
 			id := b.nextID()

@@ -291,8 +291,8 @@ func (c *Control) redriven(ctx context.Context, jobs *currentJobs, run selected,
 		next.Weight = c.defaults.Weight(job.Priority)
 		if override == nil && run.hasPayload {
 			override = validate.OwnPayload(letter.Spec.Type, job.Type, letter.Payload)
-			if job.Type == belfry.TypeHTTP && !bytes.Equal(secret.Mask(override), override) && !validate.SameOrigin(letter.Payload, job.Payload) {
-				return next, belfry.Errorf(belfry.Conflict, "run %s has a payload with secrets, and its job calls another origin now; redrive it as it was fired, or with another payload", run.id)
+			if !bytes.Equal(secret.Mask(override), override) && !validate.SameTarget(job.Type, letter.Payload, job.Payload) {
+				return next, belfry.Errorf(belfry.Conflict, "run %s has a payload with secrets, and its job has another target now; redrive it as it was fired, or with another payload", run.id)
 			}
 			if next.Payload = job.Payload; override == nil {
 				return next, nil

@@ -124,7 +124,7 @@ func (c *Control) patchJob(ctx context.Context, doing, namespace, ref, match str
 		}
 		current := masked(job.Job).Manifest
 		current.Tags, current.Status = slices.Clone(current.Tags), ""
-		to, errors := validate.New(now, c.defaults).Edit(job.Job, patch(current))
+		to, errors := c.validator(now).Edit(job.Job, patch(current))
 		if len(errors) > 0 {
 			return nil, invalidJob(errors)
 		}

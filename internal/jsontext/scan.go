@@ -43,6 +43,21 @@ func Object(text []byte) map[string]json.RawMessage {
 	return members
 }
 
+// Member returns the value of a member, the last of its name, or nil if the value is not
+// an object that has it.
+func Member(object []byte, name string) (value []byte) {
+	if object = bytes.TrimSpace(object); len(object) == 0 || object[0] != '{' {
+		return nil
+	}
+	Members(object, func(quoted, v []byte) bool {
+		if len(quoted) == len(name)+2 && string(quoted[1:len(quoted)-1]) == name || bytes.IndexByte(quoted, '\\') >= 0 && Unquote(quoted) == name {
+			value = v
+		}
+		return true
+	})
+	return value
+}
+
 // Elements returns the elements of an array.
 func Elements(array []byte) [][]byte {
 	var list [][]byte

@@ -127,6 +127,18 @@ var (
 		"How long calls have waited for a connection of each pool in all.", "pool")
 )
 
+// Dispatch over a broker.
+var dispatched = counter("belfry_dispatch_runs_total",
+	"Ready runs in announcements over a broker, by what became of them: announced by this node, received by its worker, claimed for that, or stale because another worker had claimed the run or it was announced twice.", "event")
+
+// What becomes of an announced run.
+const (
+	DispatchAnnounced = "announced"
+	DispatchReceived  = "received"
+	DispatchClaimed   = "claimed"
+	DispatchStale     = "stale"
+)
+
 // The API.
 var requestDuration = histogram("belfry_api_request_duration_seconds", requestBuckets,
 	"Duration of requests by route and class of the status. A claim waits for runs, so that it may take long.", "route", "status")

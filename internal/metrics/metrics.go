@@ -33,6 +33,7 @@ type Metrics struct {
 
 	lag, duration, statements, requests        *prometheus.HistogramVec
 	attempts, dead, catchUps, missed, failures *prometheus.CounterVec
+	dispatched                                 *prometheus.CounterVec
 
 	mu     sync.RWMutex
 	queues map[string]bool
@@ -65,6 +66,10 @@ func New() *Metrics {
 	m.statements, m.requests = m.histogram(statementDuration), m.histogram(requestDuration)
 	m.attempts, m.dead, m.failures = m.counter(attempts), m.counter(runsDead), m.counter(databaseErrors)
 	m.catchUps, m.missed = m.counter(catchUpRuns), m.counter(missedOccurrences)
+	m.dispatched = m.counter(dispatched)
+	for _, event := range []string{DispatchAnnounced, DispatchReceived, DispatchClaimed, DispatchStale} {
+		m.dispatched.WithLabelValues(event)
+	}
 	return m
 }
 
@@ -141,6 +146,13 @@ func (m *Metrics) Missed(lane string, run int, notRun int64) {
 	series := m.seriesOf(keyOf(lane))
 	series.catchUps.Add(float64(run))
 	series.missed.Add(float64(notRun))
+}
+
+// Dispatched counts runs in announcements over a broker, by what became of them.
+func (m *Metrics) Dispatched(event string, runs int) {
+	if m != nil {
+		m.dispatched.WithLabelValues(event).Add(float64(runs))
+	}
 }
 
 // Statement measures a statement of the database, or a transaction, by what it does:

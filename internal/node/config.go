@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/command"
 	"github.com/belfry-sh/belfry/internal/election"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store/postgres"
@@ -32,6 +33,7 @@ type Config struct {
 	DatabaseURL  string        // PostgreSQL instead of the embedded database
 	DatabaseWait time.Duration // how long the start waits for PostgreSQL; 0: not at all
 	Connections  int           // to PostgreSQL that the process may open; 0: pool_max_conns of the URL, or the default of the store
+	Dispatch     string        // how workers learn of ready runs: DispatchDatabase, or the address of a broker
 	Roles        []string
 	Shards       int // of a new database; 0: the default of the store
 	Concurrency  int
@@ -55,6 +57,10 @@ type Config struct {
 	PublicURL    string   // of the cluster, for links in alerts; empty: there are none
 	Version      string   // of the program, for the API reference
 
+	Commands        *command.File // that jobs of type command may use; nil: none
+	AllowShell      bool          // jobs may give text for the shell
+	ConnectionsFile string        // of brokers, for jobs of type message; empty: there are none
+
 	Settings []Setting // what the page shows of this configuration
 
 	// Handlers are executed beside the built-in ones, by the type of their jobs. The API
@@ -75,6 +81,7 @@ func Defaults() Config {
 		Listen:       "127.0.0.1:7070",
 		Data:         "belfry-data",
 		DatabaseWait: 30 * time.Second,
+		Dispatch:     DispatchDatabase,
 		Roles:        []string{RoleAPI, RoleScheduler, RoleWorker},
 		Concurrency:  100,
 		DrainTimeout: 30 * time.Second,
@@ -115,6 +122,9 @@ func (c Config) Validate() error {
 	if c.DatabaseURL == "" && !(c.has(RoleAPI) && c.has(RoleScheduler) && c.has(RoleWorker)) {
 		invalid("--roles", "the embedded database is for one process, which needs all roles; set --database-url to split them")
 	}
+	if c.DatabaseURL == "" && c.overBroker() {
+		invalid("--dispatch", "the embedded database is for one process, which has nobody to announce runs to; set --database-url")
+	}
 	ageing, public := c.PriorityAgeing, c.PublicURL
 	for _, flag := range []struct {
 		valid       bool
@@ -139,6 +149,12 @@ func (c Config) Validate() error {
 	}
 	if _, err := parsePrefixes(c.AllowTargets); err != nil {
 		invalid("--allow-target", "%s", err)
+	}
+	if text := c.checkShell(); text != "" {
+		invalid("--allow-shell", "%s", text)
+	}
+	if c.Commands != nil && !c.has(RoleWorker) {
+		invalid("--commands", "needs the role worker")
 	}
 	c.checkElection(invalid)
 	if errors != nil {

@@ -17,7 +17,10 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/alert"
 	"github.com/belfry-sh/belfry/internal/api"
+	"github.com/belfry-sh/belfry/internal/broker"
+	"github.com/belfry-sh/belfry/internal/command"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/dispatch"
 	"github.com/belfry-sh/belfry/internal/election"
 	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/notify"
@@ -49,6 +52,9 @@ type Node struct {
 	service   election.Service     // which elects; nil: the database does
 	elections elections
 
+	queue       dispatch.Queue      // of announcements; nil: workers find ready runs in the database
+	connections *broker.Connections // nil: no jobs of type message
+
 	metricsListener net.Listener // nil: metrics are served with the API alone
 }
 
@@ -75,6 +81,12 @@ func (n *Node) open(ctx context.Context) (err error) {
 		if n.keys, err = api.LoadKeys(n.config.APIKeyFile); err != nil {
 			return err
 		}
+	}
+	if err := n.openConnections(); err != nil {
+		return err
+	}
+	if err := n.openQueue(); err != nil {
+		return err
 	}
 	if err := n.openStore(ctx); err != nil {
 		return err
@@ -189,6 +201,10 @@ func (n *Node) Run(ctx context.Context) error {
 			n.collectCluster(ctx, s.Owned)
 			return nil
 		})
+		work.Go(func() error {
+			n.announce(ctx, s.Owned)
+			return nil
+		})
 	}
 	work.Go(func() error {
 		n.keepMembership(ctx)
@@ -200,8 +216,11 @@ func (n *Node) Run(ctx context.Context) error {
 	})
 	var pool *worker.Pool
 	if n.config.has(RoleWorker) {
-		pool = n.pool(local)
+		pool = n.pool(n.source(ctx, local))
 		work.Go(func() error { return pool.Run(ctx) })
+		if n.config.Commands != nil {
+			work.Go(func() error { return n.commandPool(local).Run(ctx) })
+		}
 	}
 	n.metrics.ObserveNode(func() metrics.Node { return n.state(s, pool) })
 	var server errgroup.Group
@@ -238,19 +257,23 @@ func (n *Node) sender() *notify.Sender {
 	return s
 }
 
-// pool executes runs of the built-in handlers. The scheduler of this node, if there is
-// one, fills its claims; otherwise they wait for a notification that runs are ready.
-func (n *Node) pool(local *scheduler.Local) *worker.Pool {
+// pool executes runs of the built-in handlers.
+func (n *Node) pool(source worker.Source) *worker.Pool {
 	mux := worker.NewMux()
 	options := target.HTTPOptions{Guard: n.targets, Concurrency: n.config.Concurrency}
 	if n.tracing != nil {
 		options.Span = n.tracing.ClientSpan
 	}
 	mux.Handle(belfry.TypeHTTP, target.NewHTTP(options))
+	if n.config.AllowShell {
+		command.HideEnvironment()
+		mux.Handle(belfry.TypeCommand, command.Shell())
+	}
+	n.handleMessages(mux)
 	for kind, handler := range n.config.Handlers {
 		mux.Handle(kind, handler)
 	}
-	return worker.New(local, mux, worker.Concurrency(n.config.Concurrency), worker.DrainTimeout(n.config.DrainTimeout), worker.Log(n.log))
+	return worker.New(source, mux, worker.Concurrency(n.config.Concurrency), worker.DrainTimeout(n.config.DrainTimeout), worker.Log(n.log))
 }
 
 // serve serves HTTP until ctx ends: the API, or only the health checks. The scheduler of
@@ -269,6 +292,7 @@ func (n *Node) serve(ctx context.Context, offers control.Offers) error {
 		o.Control.RunsIn(n.id, n.ownsAll(), n.election())
 		o.Control.FillClaims(offers)
 		o.Control.SendThrough(n.sender())
+		o.Control.CheckMessages(n.connections.Check)
 		page := web.Options{Control: o.Control, Draining: n.draining, Settings: n.config.Settings, Version: n.config.Version, Log: n.log}
 		if n.keys != nil {
 			page.Keys = n.keys
@@ -323,10 +347,14 @@ func (n *Node) ready(ctx context.Context) error {
 }
 
 func (n *Node) close() {
+	n.connections.Close()
 	for _, l := range []net.Listener{n.listener, n.metricsListener} {
 		if l != nil {
 			l.Close()
 		}
+	}
+	if n.queue != nil {
+		n.queue.Close()
 	}
 	if n.store != nil {
 		if err := n.store.Close(); err != nil {

@@ -241,8 +241,11 @@ func (s *schemas) field(f *schema.Field) *Schema {
 			out.Enum = f.Accept
 		}
 	}
-	if form := forms[f.Form]; form != nil && s.request {
-		out.AnyOf = []*Schema{s.of(form), {Description: "Any other JSON value."}}
+	if f.Form != "" && s.request {
+		for name := range strings.SplitSeq(f.Form, ",") {
+			out.AnyOf = append(out.AnyOf, s.of(forms[name]))
+		}
+		out.AnyOf = append(out.AnyOf, &Schema{Description: "Any other JSON value."})
 	}
 	if f.Single && s.request {
 		out = &Schema{AnyOf: []*Schema{out, {Type: typeNames{"string"}}}}
@@ -270,7 +273,7 @@ func (s *schemas) field(f *schema.Field) *Schema {
 }
 
 // forms are the types that a field of any JSON usually holds.
-var forms = map[string]reflect.Type{"HTTPPayload": reflect.TypeFor[belfry.HTTPPayload]()}
+var forms = map[string]reflect.Type{"HTTPPayload": reflect.TypeFor[belfry.HTTPPayload](), "CommandPayload": reflect.TypeFor[belfry.CommandPayload](), "MessagePayload": reflect.TypeFor[belfry.MessagePayload]()}
 
 // literal is the JSON of a tag's value.
 func literal(f *schema.Field, value string) json.RawMessage {

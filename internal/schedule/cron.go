@@ -180,6 +180,9 @@ func (c *cron) countDays(from, end int64) (n int64) {
 // on, and H(0-29) and H(0-29)/10 keep to the range. Parse accepts the result. A text
 // without an H is returned unchanged.
 func Resolve(text string, id [16]byte) (resolved string, changed bool, err error) {
+	if !strings.ContainsAny(text, "hH") {
+		return text, false, nil
+	}
 	if n, _ := notationOf(text); n != &cronNotation || len(text) > n.maxText || checkCharacters(text) != nil {
 		return text, false, nil
 	}

@@ -43,6 +43,10 @@ func (d Decoder) Decode(text []byte, v any) (FieldSet, []belfry.FieldError, *jso
 	if err := jsontext.Check(text); err != nil {
 		return nil, nil, err
 	}
+	return d.decode(text, v)
+}
+
+func (d Decoder) decode(text []byte, v any) (FieldSet, []belfry.FieldError, *jsontext.SyntaxError) {
 	if text = bytes.TrimSpace(text); text[0] != '{' {
 		return nil, nil, &jsontext.SyntaxError{Message: "must be a JSON object, not " + jsontext.Kind(text)}
 	}
@@ -61,7 +65,15 @@ func (d Decoder) Decode(text []byte, v any) (FieldSet, []belfry.FieldError, *jso
 // Decode decodes a JSON object into the struct that v points to, see Decoder, checks it
 // and sets implicit values.
 func Decode(text []byte, v any) ([]belfry.FieldError, *jsontext.SyntaxError) {
-	_, errors, syntax := Decoder{}.Decode(text, v)
+	if err := jsontext.Check(text); err != nil {
+		return nil, err
+	}
+	return DecodeValid(text, v)
+}
+
+// DecodeValid is Decode of a text that is known to be valid JSON.
+func DecodeValid(text []byte, v any) ([]belfry.FieldError, *jsontext.SyntaxError) {
+	_, errors, syntax := Decoder{}.decode(text, v)
 	if syntax != nil {
 		return nil, syntax
 	}

@@ -25,9 +25,9 @@ var taggedTypes = []any{
 	belfry.Fleet{}, belfry.FleetDatabase{}, belfry.FleetDuty{}, belfry.FleetNode{}, belfry.FleetPool{}, belfry.FleetTotal{}, belfry.FleetWorker{},
 	belfry.Forecast{}, belfry.ForecastQuery{}, belfry.JitterForecast{}, belfry.Spike{}, belfry.SpikeJob{}, belfry.SpikeSchedule{},
 	belfry.Attempt{}, belfry.Backfill{}, belfry.BackfillResult{}, belfry.Bulk{}, belfry.BulkFailure{}, belfry.BulkResult{}, belfry.Claim{}, belfry.ClaimReply{},
-	belfry.ClaimedRun{}, belfry.DeadFilter{}, belfry.DeadGroup{}, belfry.DeadLetter{}, belfry.DeadResult{}, belfry.Discard{}, belfry.Event{}, belfry.EventFilter{}, belfry.Explanation{},
+	belfry.ClaimedRun{}, belfry.CommandPayload{}, belfry.CommandReport{}, belfry.DeadFilter{}, belfry.DeadGroup{}, belfry.DeadLetter{}, belfry.DeadResult{}, belfry.Discard{}, belfry.Event{}, belfry.EventFilter{}, belfry.Explanation{},
 	belfry.FieldChange{}, belfry.FieldError{}, belfry.FinishReply{}, belfry.FinishRequest{}, belfry.HTTPPayload{}, belfry.Heartbeat{}, belfry.HeartbeatReply{},
-	belfry.HeldAttempt{}, belfry.ImportResult{}, belfry.Job{}, belfry.JobDiff{}, belfry.JobFilter{}, belfry.JobHistory{}, belfry.LastResult{}, belfry.LogChunk{}, belfry.LogQuery{}, belfry.Manifest{}, belfry.Occurrence{},
+	belfry.HeldAttempt{}, belfry.ImportResult{}, belfry.Job{}, belfry.JobDiff{}, belfry.JobFilter{}, belfry.JobHistory{}, belfry.LastResult{}, belfry.LogChunk{}, belfry.LogQuery{}, belfry.Manifest{}, belfry.MessagePayload{}, belfry.Occurrence{},
 	belfry.Preview{}, belfry.PreviewRequest{}, belfry.Problem{}, belfry.Redrive{}, belfry.Result{}, belfry.Resume{}, belfry.Revision{}, belfry.Rollback{},
 	belfry.RedriveOptions{}, belfry.RuleSummary{}, belfry.Run{}, belfry.JobRunFilter{}, belfry.RunFilter{}, belfry.RunLog{}, belfry.Spec{}, belfry.TraceContext{}, belfry.Trigger{}, belfry.TriggerResult{}, belfry.Wait{},
 }
@@ -283,7 +283,7 @@ func TestTagsAgreeWithConstants(t *testing.T) {
 		"implicit of max_queued": strconv.Itoa(belfry.DefaultMaxQueued), "maxitems of retry_delays": belfry.MaxDelays,
 		"maxlen of idempotency_key_template": belfry.MaxKeyTemplate, "max of retry_cap_seconds": belfry.MaxDelay.Seconds(),
 		"implicit of queue": `["` + belfry.DefaultQueue + `"]`, "max of retry_after_seconds": belfry.MaxDelay.Seconds(),
-		"enum of type": []belfry.EnumValue{{Value: belfry.TypeHTTP}, {Value: belfry.TypeWorker}},
+		"enum of type": []belfry.EnumValue{{Value: belfry.TypeHTTP}, {Value: belfry.TypeWorker}, {Value: belfry.TypeCommand}, {Value: belfry.TypeMessage}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("difference (-constants +tags):\n%s", diff)

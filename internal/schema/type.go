@@ -51,7 +51,7 @@ type Field struct {
 	Default  string // stored where the field is unset
 	Implicit string // what an unset field means
 	Zero     string // the word for the zero value
-	Form     string // name of the type that a Raw field usually holds
+	Form     string // names of the types that a Raw field usually holds, with commas
 
 	Required  bool
 	ReadOnly  bool // set by the server; ignored in requests

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -40,21 +41,30 @@ type Server struct {
 	output bytes.Buffer
 }
 
-// program returns the path of a program. Without it the test is skipped, or fails if
-// BELFRY_TEST_REQUIRE_SERVERS=1.
+// program returns the path of a program; without it the test does not go on.
 func program(tb testing.TB, path, debianPackage string) string {
 	tb.Helper()
 	found, err := exec.LookPath(path)
 	if err != nil {
-		missing(tb, path, debianPackage)
+		missing(tb, fmt.Sprintf("%s is not installed: apt-get install %s (it need not be started)", path, debianPackage))
 	}
 	return found
 }
 
-// missing skips the test, or fails.
-func missing(tb testing.TB, path, debianPackage string) {
+// npmFile returns the path of a file in the npm packages of a folder of test/servers.
+func npmFile(tb testing.TB, folder, file string) string {
 	tb.Helper()
-	text := fmt.Sprintf("%s is not installed: apt-get install %s (it need not be started)", path, debianPackage)
+	_, source, _, _ := runtime.Caller(0)
+	path := filepath.Join(filepath.Dir(source), "..", "..", "test", "servers", folder, "node_modules", file)
+	if _, err := os.Stat(path); err != nil {
+		missing(tb, fmt.Sprintf("%s is not installed: npm ci in test/servers/%s", file, folder))
+	}
+	return path
+}
+
+// missing skips the test, or fails it if BELFRY_TEST_REQUIRE_SERVERS=1.
+func missing(tb testing.TB, text string) {
+	tb.Helper()
 	if os.Getenv(envRequire) == "1" {
 		tb.Fatal(text)
 	}
@@ -65,7 +75,12 @@ func missing(tb testing.TB, path, debianPackage string) {
 // returns nil once the server answers.
 func start(tb testing.TB, ready func(ctx context.Context, addr string) error, env []string, argv ...string) *Server {
 	tb.Helper()
-	s := &Server{Addr: freeAddr(tb), Dir: tb.TempDir(), tb: tb, ready: ready}
+	return startAt(tb, freeAddr(tb), ready, env, argv...)
+}
+
+func startAt(tb testing.TB, addr string, ready func(ctx context.Context, addr string) error, env []string, argv ...string) *Server {
+	tb.Helper()
+	s := &Server{Addr: addr, Dir: tb.TempDir(), tb: tb, ready: ready}
 	host, port, _ := net.SplitHostPort(s.Addr)
 	names := strings.NewReplacer("{addr}", s.Addr, "{host}", host, "{port}", port, "{dir}", s.Dir)
 	for _, arg := range argv {
@@ -135,8 +150,33 @@ func (s *Server) Kill() {
 	s.cmd = nil
 }
 
-// Pause stops the processes of the server, as a frozen machine does; Resume continues them.
-func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+// Pause stops the processes of the server, as a frozen machine does, and waits until they
+// stand still; Resume continues them.
+func (s *Server) Pause() {
+	s.signal(syscall.SIGSTOP)
+	for s.moves() {
+		time.Sleep(time.Millisecond) // The signal is delivered to a process when it runs next.
+	}
+}
+
+// moves reports whether a thread of the server is not stopped yet. Where there is no /proc it
+// is not known.
+func (s *Server) moves() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	threads, _ := filepath.Glob("/proc/[0-9]*/task/[0-9]*/stat")
+	for _, path := range threads {
+		text, err := os.ReadFile(path)
+		if err != nil || s.cmd == nil {
+			continue
+		}
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // state, parent, process group
+		if fields[2] == strconv.Itoa(s.cmd.Process.Pid) && !strings.Contains("TtZX", fields[0]) {
+			return true
+		}
+	}
+	return false
+}
 
 // Resume continues the processes of a server that was paused.
 func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
@@ -210,3 +250,14 @@ func NATS(tb testing.TB) *Server { tb.Helper(); return embedded(tb, accepts, "na
 
 // Kafka starts a broker that speaks the protocol of current Kafka releases.
 func Kafka(tb testing.TB) *Server { tb.Helper(); return embedded(tb, accepts, "kafka") }
+
+// KafkaSASL starts the same broker for the user belfry with the password secret
+// (SCRAM-SHA-256).
+func KafkaSASL(tb testing.TB) *Server { tb.Helper(); return embedded(tb, accepts, "kafka-sasl") }
+
+// DebianNATS starts Debian's NATS server, with JetStream. Args are more of its options.
+func DebianNATS(tb testing.TB, args ...string) *Server {
+	tb.Helper()
+	path := program(tb, "nats-server", "nats-server")
+	return start(tb, accepts, nil, append([]string{path, "-a", "{host}", "-p", "{port}", "-js", "-sd", "{dir}"}, args...)...)
+}

@@ -18,7 +18,7 @@ func ZooKeeper(tb testing.TB) *Server {
 	tb.Helper()
 	java := program(tb, "java", "zookeeperd")
 	if _, err := os.Stat(zooKeeperJar); err != nil {
-		missing(tb, zooKeeperJar, "zookeeperd")
+		missing(tb, zooKeeperJar+" is not installed: apt-get install zookeeperd (it need not be started)")
 	}
 	const script = `printf 'tickTime=2000\ndataDir=%s\nclientPort=%s\nclientPortAddress=%s\nadmin.enableServer=false\n4lw.commands.whitelist=ruok\n' {dir} {port} {host} >{dir}/zoo.cfg
 exec "$0" -Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dzookeeper.forceSync=no -Dorg.slf4j.simpleLogger.defaultLogLevel=error \

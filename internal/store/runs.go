@@ -19,6 +19,13 @@ type Runs interface {
 	// first. It returns none if the worker is not known.
 	Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error)
 
+	// ClaimRuns is Claim for those of the runs that are ready in the lanes: others are left
+	// out without an error.
+	ClaimRuns(ctx context.Context, c belfry.Claim, runs []belfry.ID) ([]*belfry.Run, error)
+
+	// ReadyRuns lists the ready runs of a lane in the shards, lowest rank first.
+	ReadyRuns(ctx context.Context, lane string, shards []int, limit int) ([]belfry.ID, error)
+
 	// Heartbeat records that a worker is alive and returns which of its attempts it
 	// lost and which are cancelled, whether it lists them or not. Logs of attempts that
 	// it holds are kept, see LogPiece.

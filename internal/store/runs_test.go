@@ -178,6 +178,58 @@ func TestClaimBelowARank(t *testing.T) {
 	})
 }
 
+// What a worker was told of may be claimed already, gone, or of a lane that it does not serve.
+func TestClaimRunsClaimsWhatIsReady(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		for _, minutes := range []int{30, 10, 20} {
+			f.createJobs(t, f.job(f.minutesAgo(minutes), withQueue("a")))
+		}
+		f.createJobs(t, f.job(f.minutesAgo(40), withQueue("b")))
+		f.fireDue(t)
+		ready := func(lane string, limit int) []belfry.ID {
+			t.Helper()
+			var shards []int
+			for shard := range f.Shards() {
+				shards = append(shards, shard)
+			}
+			ids, err := f.ReadyRuns(ctx, lane, shards, limit)
+			if none, noneErr := f.ReadyRuns(ctx, lane, nil, limit); err != nil || noneErr != nil || len(none) > 0 {
+				t.Fatalf("no shards have %v ready (%v, %v)", none, err, noneErr)
+			}
+			return ids
+		}
+		a, b := ready("a/http", 10), ready("b/http", 10)
+		if len(a) != 3 || len(b) != 1 || !slices.Equal(ready("a/http", 2), a[:2]) {
+			t.Fatalf("%v and %v are ready, %v with a limit of 2", a, b, ready("a/http", 2))
+		}
+		worker := f.registerWorker(t)
+		told := append([]belfry.ID{newID(), b[0], a[2], a[2]}, a...)
+		for _, step := range []struct {
+			worker belfry.ID
+			limit  int
+			want   []belfry.ID
+		}{{newID(), 10, nil}, {worker, 0, nil}, {worker, 1, a[:1]}, {worker, 10, a[1:]}, {worker, 10, nil}} {
+			runs, err := f.ClaimRuns(ctx, belfry.Claim{WorkerID: step.worker, Lanes: []string{"a/http"}, Limit: step.limit}, told)
+			var got []belfry.ID
+			for _, run := range runs {
+				got = append(got, run.ID)
+				if row := f.liveRow(t, run.ID); run.Spec.Queue != "a" || row.State != belfry.RunRunning || row.Worker != worker || row.Attempt != run.Attempt {
+					t.Errorf("claimed %+v, its row is %+v", run, row)
+				}
+			}
+			if err != nil || !slices.Equal(got, step.want) {
+				t.Errorf("with a limit of %d %v were claimed (%v), want %v", step.limit, got, err, step.want)
+			}
+		}
+		if left := ready("b/http", 10); !slices.Equal(left, b) || len(ready("a/http", 10)) != 0 {
+			t.Errorf("%v are ready in the lane that the worker does not serve", left)
+		}
+		if runs, err := f.ClaimRuns(ctx, belfry.Claim{WorkerID: worker, Lanes: []string{"a/http"}, Limit: 5}, nil); err != nil || len(runs) > 0 {
+			t.Errorf("%v were claimed without an id (%v)", runs, err)
+		}
+	})
+}
+
 func TestAnUnknownWorkerGetsNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		f.createJob(t, 5)

@@ -45,7 +45,7 @@ type Spool struct {
 	dir   string
 	specs SpecEncoder
 	count int
-	head  []*NewRow
+	head  []NewRow
 	bytes int
 	file  *os.File
 	buf   *bufio.Writer
@@ -81,7 +81,7 @@ func (s *Spool) add(n *NewJob) error {
 	if err != nil {
 		return fmt.Errorf("job %s: %w", job.ID, err)
 	}
-	row := &NewRow{
+	row := NewRow{
 		ID: job.ID, Namespace: job.Namespace, Name: job.Name, Description: job.Description, Tags: job.Tags, Revision: job.Revision, State: job.State,
 		Spec: spec, Digest: DigestOf(job, spec), Payload: job.Payload, Queue: job.Queue, Type: job.Type, Handler: job.Handler, CreatedAt: job.CreatedAt, Plan: n.Plan,
 	}
@@ -96,7 +96,7 @@ func (s *Spool) add(n *NewJob) error {
 			return err
 		}
 	}
-	return s.enc.Encode(row)
+	return s.enc.Encode(&row)
 }
 
 func (s *Spool) open() error {
@@ -118,7 +118,7 @@ func (s *Spool) InMemory() bool { return s.file == nil }
 // Each calls f for the jobs in their order. It may be called again.
 func (s *Spool) Each(f func(*NewRow) error) error {
 	for i := range s.head {
-		if err := f(s.head[i]); err != nil {
+		if err := f(&s.head[i]); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"code.dny.dev/ssrf"
+
+	"github.com/belfry-sh/belfry/internal/jsontext"
 )
 
 // Guard decides which addresses a job may reach. It checks the address that is about to
@@ -106,15 +108,13 @@ func (g *Guard) Blocked(host string) []netip.Addr {
 }
 
 // Warning says that the runs of an HTTP job will fail on nodes with this guard; empty if
-// that is not known.
+// that is not known. The payload is valid JSON.
 func (g *Guard) Warning(payload json.RawMessage) string {
-	var p struct {
-		URL string `json:"url"`
-	}
-	if json.Unmarshal(payload, &p) != nil {
+	value := jsontext.Member(payload, "url")
+	if len(value) == 0 || value[0] != '"' {
 		return ""
 	}
-	u, err := url.Parse(p.URL)
+	u, err := url.Parse(jsontext.Unquote(value))
 	if err != nil {
 		return ""
 	}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/jsontext"
 	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/schema"
 )
@@ -264,9 +265,19 @@ const maxHeaderValue = 8 << 10 // bytes
 // once; with none, the request can be sent. Messages never repeat a value, since values
 // may be secret.
 func ParseHTTP(raw json.RawMessage) (p belfry.HTTPPayload, errors []belfry.FieldError) {
-	errors, syntax := schema.Decode(raw, &p)
+	if jsontext.Check(raw) != nil {
+		return p, notAnObject
+	}
+	return ParseValidHTTP(raw)
+}
+
+var notAnObject = []belfry.FieldError{{Field: "payload", Message: `must be a JSON object; for example {"url": "https://example.com/hook"}`}}
+
+// ParseValidHTTP is ParseHTTP of a payload that is known to be valid JSON.
+func ParseValidHTTP(raw json.RawMessage) (p belfry.HTTPPayload, errors []belfry.FieldError) {
+	errors, syntax := schema.DecodeValid(raw, &p)
 	if syntax != nil {
-		return p, []belfry.FieldError{{Field: "payload", Message: `must be a JSON object; for example {"url": "https://example.com/hook"}`}}
+		return p, notAnObject
 	}
 	var more []belfry.FieldError
 	fail := func(field, message string) {

@@ -89,6 +89,12 @@ func (s *Store) ClaimBelow(ctx context.Context, c belfry.Claim, rank int64) ([]*
 	return runs, err
 }
 
+func (s *Store) ClaimRuns(ctx context.Context, c belfry.Claim, ids []belfry.ID) ([]*belfry.Run, error) {
+	runs, err := s.Store.ClaimRuns(ctx, c, ids)
+	s.claimed(runs)
+	return runs, err
+}
+
 // claimed gives runs their trace context. One that is not sampled has a context too, so
 // that who continues it does not sample it either.
 func (s *Store) claimed(runs []*belfry.Run) {

@@ -2,18 +2,28 @@ package validate
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
 	"strings"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/command"
 	"github.com/belfry-sh/belfry/internal/jsontext"
 	"github.com/belfry-sh/belfry/internal/secret"
 	"github.com/belfry-sh/belfry/internal/target"
 )
 
-const payloadExample = `for example {"url": "https://example.com/hook"}`
+// payloadExamples are payloads of the types that have a form.
+var payloadExamples = map[string]string{
+	belfry.TypeHTTP:    `for example {"url": "https://example.com/hook"}`,
+	belfry.TypeCommand: `for example {"command": "backup", "args": ["--full"]}`,
+	belfry.TypeMessage: `for example {"connection": "orders", "topic": "invoices", "body": {}}`,
+}
+
+// hasBody reports whether payloads of a type have a body, which a request may replace.
+func hasBody(kind string) bool { return kind == belfry.TypeHTTP || kind == belfry.TypeMessage }
 
 // target determines the type of a job and its handler.
 func (c *check) target(m *belfry.Manifest) {
@@ -24,21 +34,36 @@ func (c *check) target(m *belfry.Manifest) {
 	inferred := m.Type == ""
 	if inferred {
 		m.Type = belfry.TypeWorker
-		if bytes.Contains(m.Payload, []byte(`"url"`)) || bytes.Contains(m.Payload, []byte(`\`)) { // perhaps "url" in escapes
-			if _, found := jsontext.Object(m.Payload)["url"]; found {
-				m.Type = belfry.TypeHTTP
-			}
+		if c.validPayload && jsontext.Member(m.Payload, "url") != nil {
+			m.Type = belfry.TypeHTTP
 		}
 	}
 	switch {
 	case m.Type == belfry.TypeWorker:
 		c.handler(m, inferred)
-	case m.Type != belfry.TypeHTTP || m.Handler == "": // an unknown type is an error already
+		if strings.HasPrefix(m.Handler, belfry.CommandPrefix) {
+			c.fail("handler", "must not begin with %s, as those of commands do; set the type to %q for a command", belfry.CommandPrefix, belfry.TypeCommand)
+		}
+	case m.Type == belfry.TypeCommand:
+		given := m.Handler
+		if m.Handler = commandHandler(m.Payload); given != "" && given != m.Handler && c.sets("handler") {
+			c.fail("handler", "follows from the command of the payload; leave it out")
+		}
+	case !hasBody(m.Type) || m.Handler == "": // an unknown type is an error already
 	case inferred:
 		c.fail("handler", `is only for jobs of type %q; set the type, since the payload has a "url"`, belfry.TypeWorker)
 	default:
 		c.fail("handler", "is only for jobs of type %q; leave it out", belfry.TypeWorker)
 	}
+}
+
+// commandHandler is the handler of a command, which has its name; none for a shell.
+func commandHandler(payload json.RawMessage) string {
+	var name string
+	if json.Unmarshal(jsontext.Object(payload)["command"], &name) != nil || name == "" {
+		return ""
+	}
+	return belfry.CommandPrefix + name
 }
 
 func (c *check) handler(m *belfry.Manifest, inferred bool) {
@@ -59,33 +84,47 @@ func (c *check) handler(m *belfry.Manifest, inferred bool) {
 	}
 }
 
-// payload returns the payload without needless blanks and with its secrets. Its content
-// is checked only for a known type.
+// compact returns the payload without needless blanks, and notes whether it is JSON.
+func (c *check) compact(raw json.RawMessage) json.RawMessage {
+	compact := bytes.NewBuffer(make([]byte, 0, len(raw)))
+	if c.validPayload = json.Compact(compact, raw) == nil; !c.validPayload {
+		return bytes.TrimSpace(raw)
+	}
+	return compact.Bytes()
+}
+
+// payload returns a compact payload with its secrets. Its content is checked only for a
+// known type.
 func (c *check) payload(raw json.RawMessage, kind string) json.RawMessage {
-	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || string(raw) == "null" {
-		if kind == belfry.TypeHTTP {
-			c.fail("payload", "is missing; "+payloadExample)
+		if example := payloadExamples[kind]; example != "" {
+			c.fail("payload", "is missing; %s", example)
 		}
 		return nil
 	}
-	raw = c.unmask(raw, kind)
-	compact := bytes.NewBuffer(make([]byte, 0, len(raw)))
-	switch err := json.Compact(compact, raw); {
-	case kind != belfry.TypeWorker && (err != nil || raw[0] != '{'):
-		c.fail("payload", "must be a JSON object; "+payloadExample)
+	switch raw = c.unmask(raw, kind); {
+	case kind != belfry.TypeWorker && (!c.validPayload || raw[0] != '{'):
+		c.fail("payload", "must be a JSON object; %s", cmp.Or(payloadExamples[kind], payloadExamples[belfry.TypeHTTP]))
 		return nil
-	case err != nil:
+	case !c.validPayload:
 		c.fail("payload", "must be JSON")
 		return nil
-	case compact.Len() > belfry.MaxPayload:
-		c.fail("payload", "%s", tooLarge(compact.Len()))
+	case len(raw) > belfry.MaxPayload:
+		c.fail("payload", "%s", tooLarge(len(raw)))
 		return nil
 	case kind == belfry.TypeHTTP:
-		_, errors := target.ParseHTTP(compact.Bytes())
+		_, errors := target.ParseValidHTTP(raw)
 		c.add(errors...)
+	case kind == belfry.TypeCommand:
+		_, errors := command.ParsePayload(raw)
+		c.add(errors...)
+	case kind == belfry.TypeMessage:
+		message, errors := target.ParseMessage(raw)
+		if c.add(errors...); c.Messages != nil && (c.before == nil || !bytes.Equal(raw, c.before.Payload)) {
+			c.add(c.Messages(message)...)
+		}
 	}
-	return compact.Bytes()
+	return raw
 }
 
 // unmask restores the secrets of the stored payload, unless they would go elsewhere: an
@@ -99,8 +138,8 @@ func (c *check) unmask(raw json.RawMessage, kind string) json.RawMessage {
 		return raw
 	case kind != c.before.Type:
 		moved = "the job is of another type now"
-	case kind == belfry.TypeHTTP && !SameOrigin(raw, c.before.Payload):
-		moved = "the request goes to another origin now"
+	case !SameTarget(kind, raw, c.before.Payload):
+		moved = "it goes to another target now"
 	default:
 		stored = c.before.Payload
 	}
@@ -114,8 +153,20 @@ func (c *check) unmask(raw json.RawMessage, kind string) json.RawMessage {
 	return raw
 }
 
-// SameOrigin reports whether two HTTP payloads call the same scheme, host and port.
-func SameOrigin(a, b json.RawMessage) bool {
+// SameTarget reports whether two payloads of jobs of a type go to the same place: for HTTP
+// to the same scheme, host and port, for a message to the same topic of a connection, for
+// a command to the same one.
+func SameTarget(kind string, a, b json.RawMessage) bool {
+	if kind == belfry.TypeMessage {
+		x, y := jsontext.Object(a), jsontext.Object(b)
+		return bytes.Equal(x["connection"], y["connection"]) && bytes.Equal(x["topic"], y["topic"])
+	}
+	if kind == belfry.TypeCommand {
+		return commandHandler(a) == commandHandler(b)
+	}
+	if kind != belfry.TypeHTTP {
+		return true
+	}
 	from, ok := origin(a)
 	to, too := origin(b)
 	return ok && too && from == to
@@ -147,8 +198,8 @@ func tooLarge(n int) string {
 }
 
 // Payload returns the payload of a run of a job for which a request overrides it: all
-// of it for type worker, the body for an HTTP request. Masked secrets stay what they
-// are.
+// of it for type worker, the body for an HTTP request or a message. Masked secrets stay
+// what they are.
 func Payload(job belfry.Job, override json.RawMessage) (json.RawMessage, []belfry.FieldError) {
 	fail := func(message string) (json.RawMessage, []belfry.FieldError) {
 		return nil, []belfry.FieldError{{Field: "payload", Message: message}}
@@ -160,21 +211,31 @@ func Payload(job belfry.Job, override json.RawMessage) (json.RawMessage, []belfr
 	if compact.Len() > belfry.MaxPayload {
 		return fail(tooLarge(compact.Len()))
 	}
-	if job.Type != belfry.TypeHTTP {
+	if job.Type == belfry.TypeCommand {
+		if commandHandler(compact.Bytes()) != job.Handler {
+			return fail("must be for the command of the job")
+		}
+		if _, errors := command.ParsePayload(compact.Bytes()); len(errors) > 0 {
+			return nil, errors
+		}
+	}
+	if !hasBody(job.Type) {
 		return secret.Unmask(compact.Bytes(), job.Payload)
 	}
-	request, errors := target.ParseHTTP(job.Payload)
-	if len(errors) > 0 {
-		return fail("cannot be sent: the payload of the job is not valid")
+	members := jsontext.Object(job.Payload)
+	if job.Type == belfry.TypeHTTP {
+		request, errors := target.ParseHTTP(job.Payload)
+		if len(errors) > 0 {
+			return fail("cannot be sent: the payload of the job is not valid")
+		}
+		if (request.Method == "GET" || request.Method == "HEAD") && compact.String() != "null" {
+			return fail("becomes the body of the request, and a " + request.Method + " request has none")
+		}
 	}
-	if (request.Method == "GET" || request.Method == "HEAD") && compact.String() != "null" {
-		return fail("becomes the body of the request, and a " + request.Method + " request has none")
-	}
-	body, errors := secret.Unmask(compact.Bytes(), request.Body)
+	body, errors := secret.Unmask(compact.Bytes(), members["body"])
 	if len(errors) > 0 {
 		return nil, errors
 	}
-	members := jsontext.Object(job.Payload)
 	members["body"] = body
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -190,13 +251,13 @@ func Payload(job belfry.Job, override json.RawMessage) (json.RawMessage, []belfr
 }
 
 // OwnPayload is what a request put into the payload of a run, to be used with another
-// revision of its job: all of it for type worker, the body for an HTTP request. It is
-// nil if there is none, or if the job is of another type now.
+// revision of its job: all of it for type worker, the body for an HTTP request or a
+// message. It is nil if there is none, or if the job is of another type now.
 func OwnPayload(fired, now string, payload json.RawMessage) json.RawMessage {
 	switch {
 	case fired != now:
 		return nil
-	case now == belfry.TypeHTTP:
+	case hasBody(now):
 		return jsontext.Object(payload)["body"]
 	}
 	return payload

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/schema"
 	"github.com/belfry-sh/belfry/internal/target"
 )
 
@@ -27,12 +29,19 @@ func TestPayloadOverride(t *testing.T) {
 			`{"body":3,"headers":{"Authorization":"abc"},"method":"PUT","url":"https://example.com"}`, "", ""},
 		{"a request gets no body", "http", `{"url":"https://example.com","body":3}`, `null`, `{"body":null,"url":"https://example.com"}`, "", ""},
 		{"a request without a body", "http", `{"url":"https://example.com","method":"get"}`, `3`, ``, "payload", "GET"},
+		{"a command gets other arguments", "command", `{"command":"backup"}`, `{"command":"backup","args":["--full"]}`, `{"command":"backup","args":["--full"]}`, "", ""},
+		{"a command gets no other command", "command", `{"command":"backup"}`, `{"command":"restore"}`, ``, "payload", "command of the job"},
+		{"a command gets no shell", "command", `{"command":"backup"}`, `{"shell":"id"}`, ``, "payload", "command of the job"},
+		{"a command gets no nonsense", "command", `{"command":"backup"}`, `{"command":"backup","arg":["x"]}`, ``, "payload.arg", "args"},
 		{"not JSON", "worker", `{}`, `{`, ``, "payload", "JSON"},
 		{"too large", "worker", `{}`, `"` + strings.Repeat("x", belfry.MaxPayload) + `"`, ``, "payload", "262146"},
 		{"too large with the rest", "http", `{"url":"https://example.com"}`, `"` + strings.Repeat("x", belfry.MaxPayload-10) + `"`, ``, "payload", "together"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			job := belfry.Job{Manifest: belfry.Manifest{Spec: belfry.Spec{Type: tt.kind}, Payload: json.RawMessage(tt.own)}}
+			if tt.kind == belfry.TypeCommand {
+				job.Handler = "command.backup"
+			}
 			got, errors := Payload(job, json.RawMessage(tt.override))
 			if tt.field != "" {
 				oneError(t, errors, tt.field, tt.words)
@@ -47,5 +56,57 @@ func TestPayloadOverride(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestTypeCommand(t *testing.T) {
+	create := func(change func(*Input)) (Result, []belfry.FieldError) {
+		in := input("@daily")
+		in.Type, in.Name, in.Payload = belfry.TypeCommand, "nightly", json.RawMessage(`{"command": "backup", "args": ["--full"], "env": {"TOKEN": "abc"}}`)
+		change(&in)
+		return New(now, plan.Defaults{}).Create(belfry.ID{1}, in)
+	}
+	r, errors := create(func(*Input) {})
+	if len(errors) > 0 || r.Manifest.Handler != "command.backup" || r.Manifest.Lane("acme") != "acme:default/command.backup" {
+		t.Fatalf("got %+v, errors %v", r.Manifest, errors)
+	}
+	if shell, errors := create(func(in *Input) { in.Payload = json.RawMessage(`{"shell": "echo 1 > x\necho 2"}`) }); len(errors) > 0 || shell.Manifest.Lane("acme") != "default/command" {
+		t.Errorf("a shell: got %+v, errors %v", shell.Manifest, errors)
+	}
+	for _, tt := range []struct{ payload, field, words string }{
+		{``, "payload", "backup"},
+		{`[]`, "payload", "JSON object"},
+		{`{}`, "payload.command", "required"},
+		{`{"command": "a/b"}`, "payload.command", "letters"},
+		{`{"command": "a", "shell": "b"}`, "payload.shell", "instead"},
+		{`{"command": "a", "env": {"A=B": "x"}}`, "payload.env.A=B", "name"},
+		{`{"command": "a", "args": ["x\u0000"]}`, "payload.args[0]", "zero bytes"},
+		{`{"command": "a", "args": [1]}`, "payload.args[0]", "string"},
+		{`{"command": "a", "argv": []}`, "payload.argv", "args"},
+	} {
+		_, errors := create(func(in *Input) { in.Payload = json.RawMessage(tt.payload) })
+		oneError(t, errors, tt.field, tt.words)
+	}
+	_, errors = create(func(in *Input) { in.Handler = "command.restore" })
+	oneError(t, errors, "handler", "leave it out")
+	if _, errors = create(func(in *Input) { in.Handler = "command.backup" }); len(errors) > 0 {
+		t.Errorf("a job as it is shown: %v", errors)
+	}
+	_, errors = create(func(in *Input) { in.Type, in.Handler = belfry.TypeWorker, "command.backup" })
+	oneError(t, errors, "handler", "type")
+
+	job := belfry.Job{Manifest: r.Manifest}
+	edit := func(payload string) (Result, []belfry.FieldError) {
+		in := Input{Manifest: r.Manifest, Fields: schema.FieldSet{"payload"}}
+		in.Payload = json.RawMessage(payload)
+		return New(now, plan.Defaults{}).Edit(job, in)
+	}
+	if r, errors := edit(`{"command": "backup", "env": {"TOKEN": "***"}}`); len(errors) > 0 || !strings.Contains(string(r.Manifest.Payload), "abc") {
+		t.Errorf("the same command keeps its secrets: got %s, errors %v", r.Manifest.Payload, errors)
+	}
+	_, errors = edit(`{"command": "print", "env": {"TOKEN": "***"}}`)
+	oneError(t, errors, "payload.env.TOKEN", "another target")
+	if r, errors := edit(`{"command": "print"}`); len(errors) > 0 || r.Manifest.Handler != "command.print" {
+		t.Errorf("another command: got %+v, errors %v", r.Manifest, errors)
 	}
 }

@@ -41,17 +41,22 @@ type Result struct {
 }
 
 // Validator validates manifests as of one instant. It keeps the schedules that it
-// parsed, so that many jobs with one schedule cost little. It is not safe for
-// concurrent use.
+// parsed and the specs that were valid, so that many jobs that are alike cost little. It is
+// not safe for concurrent use.
 type Validator struct {
 	now      time.Time
 	defaults plan.Defaults
 	parsed   map[scheduleKey]parsedSchedule
+	compiled map[belfry.Spec]*plan.Policy // of new jobs, by what was declared
+
+	// Messages says what is wrong with a message that only a server knows: that there is no
+	// such connection. Nil: that is not known.
+	Messages func(belfry.MessagePayload) []belfry.FieldError
 }
 
 // New returns a Validator. The defaults are those of the server that fires the jobs.
 func New(now time.Time, d plan.Defaults) *Validator {
-	return &Validator{now: now.UTC(), defaults: d, parsed: map[scheduleKey]parsedSchedule{}}
+	return &Validator{now: now.UTC(), defaults: d, parsed: map[scheduleKey]parsedSchedule{}, compiled: map[belfry.Spec]*plan.Policy{}}
 }
 
 // Create validates a new job that will have the id. It returns every error.
@@ -83,6 +88,8 @@ type check struct {
 	fields  schema.FieldSet
 	preview bool // a one-off may have passed
 	errors  []belfry.FieldError
+
+	validPayload bool // it is JSON
 }
 
 func (c *check) manifest(id belfry.ID, m belfry.Manifest) Result {
@@ -90,25 +97,45 @@ func (c *check) manifest(id belfry.ID, m belfry.Manifest) Result {
 	m.Tags = c.tags(m.Tags)
 	m.Schedule, m.Resolved = strings.TrimSpace(m.Schedule), ""
 	c.add(schema.Check(&m)...)
+	m.Payload = c.compact(m.Payload)
 	c.target(&m)
-	c.retries(&m.Spec)
-	m.Spec = m.Spec.WithDefaults()
-	c.longestDelay(m.Spec)
-	rule := c.schedule(&m.Spec, id)
+	policy := c.spec(&m.Spec, id)
 	m.Payload = c.payload(m.Payload, m.Type)
-	c.keyTemplate(&m.Spec)
-	r := Result{Manifest: m, Paused: m.Status == belfry.StatusPaused}
+	r := Result{Manifest: m, Paused: m.Status == belfry.StatusPaused, Policy: policy}
 	if m.Status == "" && c.before != nil && !c.fields.Has("status") {
 		r.Paused = c.before.State == belfry.JobPaused
 	}
-	if rule == nil || len(c.errors) > 0 {
-		return r
-	}
-	var err error
-	if r.Policy, err = c.defaults.CompileRule(m.Spec, rule); err != nil {
-		c.add(scheduleError(err))
-	}
 	return r
+}
+
+// spec checks what depends on several fields or must be parsed, and fills in what is
+// stored. It returns the policy, or nil if the spec is invalid or its schedule unchanged.
+func (c *check) spec(s *belfry.Spec, id belfry.ID) *plan.Policy {
+	declared := *s
+	if p := c.compiled[declared]; p != nil && c.before == nil && len(c.errors) == 0 {
+		*s = p.Spec
+		return p
+	}
+	c.retries(s)
+	*s = s.WithDefaults()
+	c.longestDelay(*s)
+	rule := c.schedule(s, id)
+	c.keyTemplate(s)
+	if rule == nil || len(c.errors) > 0 {
+		return nil
+	}
+	p, err := c.defaults.CompileRule(*s, rule)
+	if err != nil {
+		c.add(scheduleError(err))
+		return nil
+	}
+	if c.before == nil && s.Resolved == "" { // an H depends on the id
+		if len(c.compiled) >= maxParsed {
+			clear(c.compiled)
+		}
+		c.compiled[declared] = p
+	}
+	return p
 }
 
 // fail adds an error, unless the field has one already.

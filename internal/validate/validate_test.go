@@ -315,7 +315,7 @@ func TestEditKeepsMaskedSecretsFromOtherServers(t *testing.T) {
 			m.Payload = json.RawMessage(`{"url":"` + url + `","headers":{"Authorization":"***"}}`)
 		}, "payload")
 		if refused {
-			oneError(t, errors, "payload.headers.Authorization", "is masked, and the request goes to another origin now; give the secret itself")
+			oneError(t, errors, "payload.headers.Authorization", "is masked, and it goes to another target now; give the secret itself")
 		} else if len(errors) > 0 || !strings.Contains(string(r.Manifest.Payload), "Bearer xyz") {
 			t.Errorf("%s: got %s, errors %v", url, r.Manifest.Payload, errors)
 		}

@@ -76,7 +76,7 @@ func newJobForm(m belfry.Manifest, given url.Values, errors []belfry.FieldError)
 		out.Error = f.rest("The job is not valid.")
 	}
 	out.Fields = f.fields
-	f.fields["payload"].Doc = "Any JSON that the handler expects."
+	f.fields["payload"].Doc = `Any JSON that the handler expects; for a command such as '{"command": "backup", "args": ["--full"]}', for a message such as '{"connection": "orders", "topic": "invoices", "body": {}}'.`
 	f.fields["schedule"].List, f.fields["timezone"].List = "schedules", "zones"
 	f.fields["schedule"].Doc = "A cron expression, such as '0 9 * * *', an interval such as 'PT15M', a calendar rule, or an instant."
 	for _, g := range jobGroups {
@@ -96,6 +96,8 @@ func readJob(given url.Values) (in validate.Input) {
 	delete(object, "status")
 	if object["type"] = belfry.MustJSON(firstOf(given.Get("type"), belfry.TypeHTTP)); given.Get("type") != belfry.TypeWorker {
 		delete(object, "handler")
+	}
+	if firstOf(given.Get("type"), belfry.TypeHTTP) == belfry.TypeHTTP {
 		payload := objectOf(schema.For[belfry.HTTPPayload](), given, "payload.")
 		object["payload"] = belfry.MustJSON(payload)
 	}
@@ -286,7 +288,10 @@ func commandOf(in validate.Input) string {
 		add(schema.For[belfry.HTTPPayload](), reflect.ValueOf(payload))
 		return out
 	}
-	add(schema.For[belfry.Manifest](), reflect.ValueOf(in.Manifest), "name", "type", "status")
+	if in.Type == belfry.TypeWorker {
+		in.Type = "" // which the handler says
+	}
+	add(schema.For[belfry.Manifest](), reflect.ValueOf(in.Manifest), "name", "status")
 	return out
 }
 

@@ -1,5 +1,5 @@
 // Command servers runs a broker or a coordination service in one process, for tests that
-// kill it: servers nats|etcd|kafka ADDRESS DIRECTORY. It keeps its data in the directory and
+// kill it: servers nats|etcd|kafka|kafka-sasl ADDRESS DIRECTORY. It keeps its data in the directory and
 // prints nothing until it fails.
 //
 // It is a module of its own, so that the product does not depend on servers.
@@ -21,12 +21,12 @@ import (
 
 func main() {
 	if len(os.Args) != 4 {
-		fmt.Fprintln(os.Stderr, "usage: servers nats|etcd|kafka ADDRESS DIRECTORY")
+		fmt.Fprintln(os.Stderr, "usage: servers nats|etcd|kafka|kafka-sasl ADDRESS DIRECTORY")
 		os.Exit(2)
 	}
-	start, known := map[string]func(host string, port int, dir string) error{"nats": startNATS, "etcd": startEtcd, "kafka": startKafka}[os.Args[1]]
+	start, known := map[string]func(host string, port int, dir string) error{"nats": startNATS, "etcd": startEtcd, "kafka": startKafka, "kafka-sasl": startKafkaSASL}[os.Args[1]]
 	if !known {
-		fmt.Fprintf(os.Stderr, "%q is not one of nats, etcd, kafka\n", os.Args[1])
+		fmt.Fprintf(os.Stderr, "%q is not one of nats, etcd, kafka, kafka-sasl\n", os.Args[1])
 		os.Exit(2)
 	}
 	host, text, err := net.SplitHostPort(os.Args[2])
@@ -72,7 +72,13 @@ func startEtcd(host string, port int, dir string) error {
 	return err
 }
 
-func startKafka(_ string, port int, dir string) error {
-	_, err := kfake.NewCluster(kfake.Ports(port), kfake.DataDir(dir), kfake.SyncWrites())
+func startKafka(_ string, port int, dir string) error { return startCluster(port, dir) }
+
+func startKafkaSASL(_ string, port int, dir string) error {
+	return startCluster(port, dir, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "belfry", "secret"))
+}
+
+func startCluster(port int, dir string, options ...kfake.Opt) error {
+	_, err := kfake.NewCluster(append(options, kfake.Ports(port), kfake.DataDir(dir), kfake.SyncWrites())...)
 	return err
 }

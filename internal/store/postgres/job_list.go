@@ -112,12 +112,16 @@ func (s *jobSearch) attributeConditions() string {
 	if f.Type != "" {
 		and("j.type = %s", s.arg(storable(f.Type)))
 	}
-	// Only jobs of type worker have a handler: the index is on both.
-	if f.Handler != "" && f.Type != "" && f.Type != belfry.TypeWorker {
+	// The index is on both, and the name of a handler says which type its jobs have.
+	kind := belfry.TypeWorker
+	if strings.HasPrefix(f.Handler, belfry.CommandPrefix) {
+		kind = belfry.TypeCommand
+	}
+	if f.Handler != "" && f.Type != "" && f.Type != kind {
 		and("false")
 	} else if f.Handler != "" {
-		and("j.type = 'worker' AND j.handler = %s", s.arg(storable(f.Handler)))
-	} else if f.Type != "" && f.Type != belfry.TypeWorker {
+		and("j.type = '%s' AND j.handler = %s", kind, s.arg(storable(f.Handler)))
+	} else if f.Type != "" && f.Type != belfry.TypeWorker && f.Type != belfry.TypeCommand {
 		and("j.handler IS NULL")
 	}
 	if len(f.Tags) > 0 {

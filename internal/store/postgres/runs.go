@@ -21,13 +21,25 @@ const joinRevision = `
   CROSS JOIN LATERAL (SELECT * FROM belfry.jobs WHERE id = r.job_id LIMIT 1) j
   LEFT JOIN LATERAL (SELECT * FROM belfry.revisions v WHERE v.job_id = r.job_id AND v.revision = r.revision AND r.revision <> j.revision LIMIT 1) v ON true`
 
-const claimSQL = `/* claim */
+const (
+	// claimSQL claims the runs of lowest rank of each lane, below a rank.
+	claimSQL = `/* claim */
 WITH locked AS MATERIALIZED (
   SELECT x.run, x.rank FROM unnest($2::text[]) AS l (lane)
    CROSS JOIN LATERAL (SELECT r.ctid AS run, r.rank FROM belfry.runs r WHERE r.lane = l.lane AND r.state = 'ready' AND r.rank < $6 ORDER BY r.rank LIMIT $3 FOR UPDATE SKIP LOCKED) x
    WHERE EXISTS (SELECT 1 FROM belfry.workers w WHERE w.id = $1)
    ORDER BY x.rank LIMIT $3
-), assigned AS (
+), ` + claimLocked
+
+	// claimRunsSQL claims runs by their ids.
+	claimRunsSQL = `/* claim runs */
+WITH locked AS MATERIALIZED (
+  SELECT r.ctid AS run, r.rank FROM belfry.runs r
+   WHERE r.id = ANY($6::uuid[]) AND r.lane = ANY($2::text[]) AND r.state = 'ready' AND EXISTS (SELECT 1 FROM belfry.workers w WHERE w.id = $1)
+   ORDER BY r.rank LIMIT $3 FOR UPDATE SKIP LOCKED
+), ` + claimLocked
+
+	claimLocked = `assigned AS (
   SELECT run, ($4::uuid[])[row_number() OVER (ORDER BY rank)] AS token FROM locked
 ), claimed AS (
   UPDATE belfry.runs r
@@ -41,6 +53,7 @@ SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, r.scheduled_at, r.ready_
        coalesce(r.key, ''), coalesce(j.name, '')
   FROM claimed r` + joinRevision + `
  ORDER BY r.rank`
+)
 
 func (s *Store) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
 	return s.ClaimBelow(ctx, c, plan.MaxRank)
@@ -53,15 +66,24 @@ SELECT coalesce(min(x.rank), $2) FROM unnest($1::text[]) AS l (lane)
 	return rank, wrapError("read the lowest rank", err)
 }
 
-// ClaimBelow fails a run whose spec cannot be read at once.
 func (s *Store) ClaimBelow(ctx context.Context, c belfry.Claim, rank int64) ([]*belfry.Run, error) {
+	return s.claim(ctx, c, claimSQL, rank)
+}
+
+func (s *Store) ClaimRuns(ctx context.Context, c belfry.Claim, runs []belfry.ID) ([]*belfry.Run, error) {
+	c.Limit = min(c.Limit, len(runs))
+	return s.claim(ctx, c, claimRunsSQL, column(runs, func(id *belfry.ID) pgtype.UUID { return notNull(*id) }))
+}
+
+// claim fails a run whose spec cannot be read at once.
+func (s *Store) claim(ctx context.Context, c belfry.Claim, sql string, which any) ([]*belfry.Run, error) {
 	if c.Limit < 1 || len(c.Lanes) == 0 {
 		return nil, nil
 	}
 	ctx, cancel := detach(ctx, fireTimeout)
 	defer cancel()
 	claimed, err := collect(ctx, s.pool, func(row pgx.CollectableRow) (claimedRun, error) { return s.scanClaimed(row, c.WorkerID) },
-		claimSQL, uuid(c.WorkerID), storables(c.Lanes), c.Limit, newTokens(c.Limit), store.DeadlineGrace.Milliseconds(), rank)
+		sql, uuid(c.WorkerID), storables(c.Lanes), c.Limit, newTokens(c.Limit), store.DeadlineGrace.Milliseconds(), which)
 	if err != nil {
 		return nil, wrapError("claim", err)
 	}

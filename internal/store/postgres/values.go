@@ -157,7 +157,7 @@ func tagsColumn(tags []string) []string {
 }
 
 func handlerColumn(kind, handler string) pgtype.Text {
-	if kind != belfry.TypeWorker {
+	if kind != belfry.TypeWorker && kind != belfry.TypeCommand {
 		return pgtype.Text{}
 	}
 	return text(handler)

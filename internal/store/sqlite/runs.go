@@ -15,6 +15,9 @@ import (
 const (
 	selectReady = `SELECT id, rank FROM runs WHERE state = 'ready' AND lane = ? AND rank < ? ORDER BY rank, id LIMIT ?`
 
+	selectReadyRuns = `SELECT id, rank FROM runs WHERE id IN (SELECT unhex(value, '-') FROM json_each(?)) AND lane IN (SELECT value FROM json_each(?)) AND state = 'ready'
+ORDER BY rank, id LIMIT ?`
+
 	// The spec and the payload are those of the revision that the run was fired
 	// from, unless the run has a payload of its own.
 	selectClaimed = `SELECT r.job_id, r.namespace, r.revision, r.kind, r.scheduled_at, r.ready_at, r.fired_at, r.attempt, r.timeout_ms,
@@ -61,6 +64,17 @@ func (s *Store) ReadyRank(ctx context.Context, lanes []string) (int64, error) {
 }
 
 func (s *Store) ClaimBelow(ctx context.Context, c belfry.Claim, rank int64) ([]*belfry.Run, error) {
+	return s.claim(ctx, c, func(t *tx) ([]readyRun, error) { return t.nextReady(c.Lanes, rank, c.Limit) })
+}
+
+func (s *Store) ClaimRuns(ctx context.Context, c belfry.Claim, runs []belfry.ID) ([]*belfry.Run, error) {
+	return s.claim(ctx, c, func(t *tx) ([]readyRun, error) {
+		return all(t, scanReady, selectReadyRuns, idsJSON(runs), string(belfry.MustJSON(c.Lanes)), int64(c.Limit))
+	})
+}
+
+// claim claims the runs that next returns.
+func (s *Store) claim(ctx context.Context, c belfry.Claim, next func(t *tx) ([]readyRun, error)) ([]*belfry.Run, error) {
 	if c.Limit <= 0 || len(c.Lanes) == 0 {
 		return nil, ctx.Err()
 	}
@@ -68,12 +82,12 @@ func (s *Store) ClaimBelow(ctx context.Context, c belfry.Claim, rank int64) ([]*
 		if known, err := t.exists(workerIsKnown, c.WorkerID[:]); err != nil || !known {
 			return nil, err
 		}
-		next, err := t.nextReady(c.Lanes, rank, c.Limit)
+		ready, err := next(t)
 		if err != nil {
 			return nil, err
 		}
-		runs := make([]*belfry.Run, len(next))
-		for i, r := range next {
+		runs := make([]*belfry.Run, len(ready))
+		for i, r := range ready {
 			if runs[i], err = t.claim(r.id, c.WorkerID); err != nil {
 				return nil, err
 			}

@@ -22,3 +22,12 @@ func (s Store) RunLog(ctx context.Context, namespace string, run belfry.ID, q be
 	})
 	return log, err
 }
+
+func (s Store) ReadyRuns(ctx context.Context, lane string, shards []int, limit int) (runs []belfry.ID, err error) {
+	err = s.DB.Do(ctx, Read, "list ready runs", func(t Tx) error {
+		runs, err = all(t, func(id *belfry.ID) []any { return []any{id} },
+			`/* list ready */ SELECT id FROM belfry.runs WHERE state = 'ready' AND lane = $1 AND shard = ANY($2::integer[]) ORDER BY rank LIMIT $3`, lane, shards, limit)
+		return err
+	})
+	return runs, err
+}

@@ -65,7 +65,7 @@
   }
   function kind() {
     var chosen = document.querySelector('input[name=type]:checked');
-    if (chosen) document.querySelectorAll('[data-type]').forEach(function (e) { e.hidden = e.dataset.type !== chosen.value; });
+    if (chosen) document.querySelectorAll('[data-type]').forEach(function (e) { e.hidden = e.dataset.type.split(' ').indexOf(chosen.value) < 0; });
   }
   document.addEventListener('change', function (e) {
     if (e.target.matches('[data-all]')) document.querySelectorAll('input[name=job]').forEach(function (b) { b.checked = e.target.checked; });

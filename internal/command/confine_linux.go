@@ -1,0 +1,187 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// prepare does what needs the rights of the worker: cgroups, limits, the user. Then it
+// confines itself, inside bubblewrap if there is one.
+func (l *launch) prepare() error {
+	say(sayLayer, "session")
+	say(sayLayer, "environment")
+	say(sayLayer, "directory")
+	pids := false
+	for _, dir := range l.Cgroups {
+		if err := writeFile(dir, "cgroup.procs", "0"); err != nil {
+			return fmt.Errorf("enter the cgroup: %w", err)
+		}
+		for file, name := range map[string]string{"pids.max": "pids", "memory.limit_in_bytes": "memory", "memory.max": "memory"} {
+			if text, err := os.ReadFile(filepath.Join(dir, file)); err == nil && strings.TrimSpace(string(text)) != "max" {
+				say(sayLayer, "cgroup "+name)
+				pids = pids || name == "pids"
+			}
+		}
+	}
+	if err := l.setLimits(pids); err != nil {
+		return err
+	}
+	if u := l.User; u != nil {
+		if err := errors.Join(syscall.Setgroups(u.Groups), syscall.Setgid(u.GID), syscall.Setuid(u.UID)); err != nil {
+			return fmt.Errorf("become user %d: %w", u.UID, err)
+		}
+		say(sayLayer, "user")
+	}
+	if l.Bubblewrap == "" {
+		return l.confine(false)
+	}
+	self, err := os.Readlink(selfPath)
+	if err == nil {
+		err = syscall.Exec(l.Bubblewrap, l.bubblewrapArgs(self), []string{"GOMAXPROCS=1"})
+	}
+	return fmt.Errorf("start bubblewrap: %w", err)
+}
+
+// setLimits sets the limits of this process. Processes are counted by user: those that the
+// user has already do not count here.
+func (l *launch) setLimits(pids bool) error {
+	limits := []struct {
+		resource int
+		soft     int64
+	}{{unix.RLIMIT_CPU, l.CPU}, {unix.RLIMIT_FSIZE, l.FileSize}, {unix.RLIMIT_NOFILE, l.Files}, {unix.RLIMIT_DATA, l.Memory}, {unix.RLIMIT_CORE, -1}}
+	if !pids {
+		uid := os.Geteuid()
+		if l.User != nil {
+			uid = l.User.UID
+		}
+		limits = append(limits, struct {
+			resource int
+			soft     int64
+		}{unix.RLIMIT_NPROC, l.Processes + countThreads(uid)})
+	}
+	for _, limit := range limits {
+		if limit.soft == 0 {
+			continue
+		}
+		var now unix.Rlimit
+		if err := unix.Getrlimit(limit.resource, &now); err != nil {
+			return fmt.Errorf("read a limit: %w", err)
+		}
+		soft := min(uint64(max(limit.soft, 0)), now.Max) // no more than the worker itself may have
+		hard := soft
+		if limit.resource == unix.RLIMIT_CPU {
+			hard = min(soft+2, now.Max) // a moment to clean up between SIGXCPU and SIGKILL
+		}
+		if err := syscall.Setrlimit(limit.resource, &syscall.Rlimit{Cur: soft, Max: hard}); err != nil {
+			return fmt.Errorf("set a limit: %w", err)
+		}
+	}
+	say(sayLayer, "rlimits")
+	return nil
+}
+
+// countThreads is how many threads a user has.
+func countThreads(uid int) (n int64) {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err != nil {
+			continue
+		}
+		status, _ := os.ReadFile("/proc/" + e.Name() + "/status")
+		owner, threads := -1, int64(0)
+		for line := range strings.Lines(string(status)) {
+			switch fields := strings.Fields(line); {
+			case len(fields) > 1 && fields[0] == "Uid:":
+				owner, _ = strconv.Atoi(fields[1])
+			case len(fields) > 1 && fields[0] == "Threads:":
+				threads, _ = strconv.ParseInt(fields[1], 10, 64)
+			}
+		}
+		if owner == uid {
+			n += threads
+		}
+	}
+	return n
+}
+
+// What a strict sandbox leaves to read: programs and libraries, and what they need.
+var systemPaths = []string{
+	"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
+	"/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts", "/etc/resolv.conf", "/etc/localtime", "/etc/timezone", "/etc/ssl", "/etc/pki", "/etc/ca-certificates",
+}
+
+// readable is what a strict sandbox lets the command read.
+func (l *launch) readable() []string {
+	return append(slices.Concat(systemPaths, l.Read), l.Argv[0], l.Dir)
+}
+
+// inside is where this program is in bubblewrap.
+const inside = "/.belfry"
+
+// bubblewrapArgs mounts what is readable and writable, and nothing else.
+func (l *launch) bubblewrapArgs(self string) []string {
+	args := []string{"bwrap", "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts"}
+	if !l.Network {
+		args = append(args, "--unshare-net")
+	}
+	args = append(args, "--tmpfs", "/tmp")
+	for _, path := range l.readable() {
+		if target, err := os.Readlink(path); err == nil && slices.Contains(systemPaths, path) && !strings.HasPrefix(path, "/etc/") {
+			args = append(args, "--symlink", target, path)
+		} else {
+			args = append(args, "--ro-bind-try", path, path)
+		}
+	}
+	for _, path := range append(slices.Clone(l.Write), l.Private) {
+		args = append(args, "--bind", path, path)
+	}
+	return append(args, "--proc", "/proc", "--dev", "/dev", "--ro-bind", self, inside, "--chdir", "/", "--", inside, Subcommand, stageConfine)
+}
+
+// confine gives up what the sandbox does not leave, and becomes the command. It may be
+// inside bubblewrap.
+func (l *launch) confine(wrapped bool) error {
+	if wrapped {
+		say(sayLayer, "bubblewrap")
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("set no_new_privs: %w", err)
+	}
+	say(sayLayer, "no_new_privs")
+	if err := os.Chdir(l.Dir); err != nil {
+		return fmt.Errorf("enter the directory: %w", err)
+	}
+	if l.Sandbox == sandboxStrict {
+		version, err := l.landlock(wrapped)
+		switch {
+		case err == nil:
+			say(sayLayer, fmt.Sprint("landlock ", version))
+		case !wrapped:
+			return fmt.Errorf("its sandbox is strict, and this machine has neither Landlock (%w; it needs Linux 5.13 or newer) nor bubblewrap that works for the user", err)
+		}
+	}
+	if l.Sandbox != sandboxNone {
+		err := l.seccomp()
+		switch {
+		case err == nil:
+			say(sayLayer, "seccomp")
+		case l.Sandbox == sandboxStrict && !wrapped && !l.Network:
+			return fmt.Errorf("its sandbox is strict, and this machine can neither filter system calls (%w) nor has it bubblewrap that works for the user; without them the network is open", err)
+		}
+	}
+	unix.Umask(0o022)
+	if unix.CloseRange(configFD, 1<<30, unix.CLOSE_RANGE_CLOEXEC) != nil {
+		for fd := configFD; fd < 4096; fd++ { // Linux before 5.11
+			unix.CloseOnExec(fd)
+		}
+	}
+	return fmt.Errorf("execute %s: %w", l.Argv[0], syscall.Exec(l.Argv[0], l.Argv, l.Env))
+}

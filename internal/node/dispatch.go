@@ -1,0 +1,52 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/dispatch"
+	"github.com/belfry-sh/belfry/internal/scheduler"
+	"github.com/belfry-sh/belfry/worker"
+)
+
+// DispatchDatabase lets workers find ready runs in the database.
+const DispatchDatabase = "database"
+
+// overBroker reports whether ready runs are announced over a broker.
+func (c Config) overBroker() bool { return c.Dispatch != "" && c.Dispatch != DispatchDatabase }
+
+func (n *Node) openQueue() (err error) {
+	if n.config.overBroker() {
+		if n.queue, err = dispatch.Open(n.config.Dispatch); err != nil {
+			err = fmt.Errorf("--dispatch: %w", err)
+		}
+	}
+	return err
+}
+
+// announce announces ready runs of the built-in handlers in the shards that this node owns,
+// until ctx ends. Workers elsewhere with handlers of users claim at a node over HTTP.
+func (n *Node) announce(ctx context.Context, owned func() []int) {
+	if n.queue == nil {
+		return
+	}
+	var lanes []string
+	for _, handler := range belfry.ReservedHandlers {
+		if handler != belfry.TypeWorker {
+			lanes = append(lanes, belfry.Lane(belfry.DefaultQueue, handler))
+		}
+	}
+	a := dispatch.Announcer{Store: n.store, Queue: n.queue, Lanes: lanes, Owned: owned, Log: n.log, Metrics: n.metrics}
+	a.Run(ctx)
+}
+
+// source is where the pool of this node gets runs. The scheduler of the node, if there is
+// one, fills its claims; otherwise they wait for announcements, or for a notification that
+// runs are ready.
+func (n *Node) source(ctx context.Context, local *scheduler.Local) worker.Source {
+	if n.queue == nil || n.config.has(RoleScheduler) {
+		return local
+	}
+	return dispatch.NewSource(ctx, local, n.store, n.queue, n.log, n.metrics)
+}
