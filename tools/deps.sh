@@ -45,10 +45,10 @@ if have_postgres; then
 	echo "Not installed:$missing. Their tests will be left out (sudo apt-get install -y$missing)"
 	exit 0
 fi
-cat <<'TXT'
+cat <<TXT
 ************************************************************************
 PostgreSQL is not installed: every test that needs it will be LEFT OUT.
-To run them all:   sudo apt-get install -y postgresql pgbouncer prometheus chromium nodejs npm python3
+To run them all:   sudo apt-get install -y postgresql $optional
 or name a server:  BELFRY_TEST_DATABASE_URL=postgres://... make test
 ************************************************************************
 TXT

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/command"
 )
 
 const oddCrontab = "../../internal/importer/testdata/odd.crontab"
@@ -36,8 +37,6 @@ func TestImportAndApply(t *testing.T) {
 			t.Errorf("the jobs do not have %q:\n%s", want, content)
 		}
 	}
-	// The worker that runs commands is of no interest here.
-	writeFile(t, jobs, strings.ReplaceAll(string(content), "type: command", "type: worker"))
 	if r := p.ok("job", "apply", "-f", jobs); r.err != "113 created.\n" {
 		t.Errorf("apply printed %s", r.err)
 	}
@@ -51,6 +50,11 @@ func TestImportAndApply(t *testing.T) {
 	content, err = os.ReadFile(commands)
 	if err != nil {
 		t.Fatal(err)
+	}
+	here := filepath.Join(t.TempDir(), "commands.yaml") // the home of the crontab's user exists on another machine
+	writeFile(t, here, strings.ReplaceAll(string(content), "/home/ops", t.TempDir()))
+	if f, err := command.Load(here); err != nil || len(f.Commands) != 113 {
+		t.Errorf("a worker cannot use the commands: %v", err)
 	}
 	names := regexp.MustCompile(`(?m)^  ([a-z0-9-]+):$`).FindAllString(string(content), -1)
 	slices.Sort(names)

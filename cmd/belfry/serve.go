@@ -75,6 +75,17 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 		},
 	}
 	f := cmd.Flags()
+	addNodeFlags(f, &c)
+	f.StringVar(&commands, "commands", "", "file of commands that jobs of type command may run on this machine; without it there are none")
+	f.BoolVar(&c.AllowShell, "allow-shell", false, "let jobs of type command run any text in the shell of this machine; only with the embedded database and on loopback: whoever reaches the API then runs programs as this user")
+	f.StringVar(&format, "log-format", format, "text, or json for everything that the process prints")
+	f.StringVar(&level, "log-level", level, "debug, info, warn or error")
+	f.VisitAll(func(f *pflag.Flag) { f.Usage += " [" + environmentName(f.Name) + "]" })
+	return cmd
+}
+
+// addNodeFlags adds the flags that are fields of the configuration as they are.
+func addNodeFlags(f *pflag.FlagSet, c *node.Config) {
 	f.StringVar(&c.Listen, "listen", c.Listen, "address to listen on; any other than loopback needs --api-key-file")
 	f.StringVar(&c.MetricsListen, "metrics-listen", "", "address of another listener, such as :9464, with /metrics and /debug/pprof, which need no key there: whoever reaches it sees names of queues and what the program is doing. It is 127.0.0.1 unless the address has a host")
 	f.StringVar(&c.Data, "data", c.Data, "directory of the embedded database")
@@ -106,12 +117,6 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 	f.StringVar(&c.ConnectionsFile, "connections", "", "YAML file with connections to brokers, for jobs of type message: Kafka, NATS JetStream, RabbitMQ, Amazon SQS and Redis")
 	f.StringSliceVar(&c.Hosts, "host", nil, "host names of this server that requests may use, besides its addresses")
 	f.StringVar(&c.PublicURL, "public-url", "", "address of the cluster, such as https://belfry.example.com, for links to the API in alerts; requests may use its host name")
-	f.StringVar(&commands, "commands", "", "file of commands that jobs of type command may run on this machine; without it there are none")
-	f.BoolVar(&c.AllowShell, "allow-shell", false, "let jobs of type command run any text in the shell of this machine; only with the embedded database and on loopback: whoever reaches the API then runs programs as this user")
-	f.StringVar(&format, "log-format", format, "text, or json for everything that the process prints")
-	f.StringVar(&level, "log-level", level, "debug, info, warn or error")
-	f.VisitAll(func(f *pflag.Flag) { f.Usage += " [" + environmentName(f.Name) + "]" })
-	return cmd
 }
 
 // addressPassword is the password in an address that may name several hosts.

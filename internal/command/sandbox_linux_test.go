@@ -185,8 +185,11 @@ func TestTheWorkersEnvironmentIsHidden(t *testing.T) {
 		t.Fatal(unix.Exec(os.Args[0], append([]string{os.Args[0]}, os.Args[1:]...), append(os.Environ(), environment+"_AGAIN=1")))
 	}
 	HideEnvironment()
-	a := newAttempt(test).do(t, t.Context(), script(t, fmt.Sprintf("cat /proc/%d/environ; exit 0", os.Getpid()), "user: nobody"))
-	if a.err != nil || strings.Contains(a.out.String(), "secret-of-the-worker") || !strings.Contains(a.out.String(), "Permission denied") {
-		t.Errorf("error %v, output %s", a.err, a.out)
+	for sandbox, want := range map[string]string{"basic": "Permission denied", "strict": ""} {
+		a := newAttempt(test).do(t, t.Context(), script(t, fmt.Sprintf("id -u; cat /proc/%d/environ; exit 0", os.Getpid()), "user: nobody\nsandbox: "+sandbox))
+		if text := a.out.String(); a.err != nil || strings.Contains(text, "secret-of-the-worker") || !strings.HasPrefix(text, "65534\n") || !strings.Contains(text, want) {
+			t.Errorf("%s: error %v, output %s", sandbox, a.err, a.out)
+		}
+		mustBeGone(t, a)
 	}
 }

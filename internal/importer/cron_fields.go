@@ -112,6 +112,9 @@ func (f cronField) parse(text string, e *Entry) (v cronValues, problem string) {
 	for {
 		before := p.rest
 		r, ok := p.parseRange()
+		if !ok && strings.Contains(text, "=") { // Its value may be a secret.
+			return v, "cron refuses the line: neither a command nor a variable; nothing may follow a value in quotes"
+		}
 		if !ok {
 			return v, fmt.Sprintf("cron refuses the %s %q", f.name, cutText(text))
 		}

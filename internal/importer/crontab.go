@@ -148,9 +148,7 @@ func (c *crontab) addLine(line string) {
 	user := c.User
 	if c.System && problem == "" {
 		user, rest = cutWord(rest)
-		if user, _, _ = strings.Cut(user, ":"); user == "*" {
-			problem = "cron refuses a * in place of the user"
-		}
+		user, _, _ = strings.Cut(user, ":") // FreeBSD has the group after it
 	}
 	rest = e.cutFlags(rest)
 	if problem == "" && (rest == "" || rest[0] == '*') {
@@ -164,7 +162,7 @@ func (c *crontab) addLine(line string) {
 		e.warn("the command begins with %q: if the lines have a column with the user, use --system", first)
 	}
 	e.Command = c.command(rest, user)
-	if strings.Contains(rest, "sudo ") {
+	if sudo.MatchString(rest) {
 		e.warn("sudo does not work in a command of a worker; set user in the file of commands instead")
 	}
 	if e.Command.Directory == "" {
@@ -176,6 +174,8 @@ func (c *crontab) addLine(line string) {
 	}
 	c.add(e, commandName(e.Command.Argv[2]))
 }
+
+var sudo = regexp.MustCompile(`(^|[\s/;&|(])sudo\s`)
 
 // cutFlags removes the options that some crons accept before a command.
 func (e *Entry) cutFlags(rest string) string {

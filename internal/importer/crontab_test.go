@@ -162,6 +162,7 @@ func TestCrontabWarnings(t *testing.T) {
 		{"MY-VAR=x\n@daily x", `the variable "MY-VAR" is left out`},
 		{"@daily x\r\n", "carriage return"},
 		{"@reboot x", "left out: @reboot has no meaning"},
+		{`TOKEN="secret" # of the shop`, "left out: cron refuses the line: neither"},
 		{"@daily root x", "use --system"},
 		{"@daily sudo -u www x", "sudo does not work"},
 		{"~ 3~5 * * * x", "minute: cron chooses a value"},
@@ -178,7 +179,7 @@ func TestCrontabWarnings(t *testing.T) {
 				got = append(got, "left out: "+e.LeftOut)
 			}
 		}
-		if err != nil || len(got) != 1 && tt.text[0] != '~' || !strings.Contains(got[0], tt.want) {
+		if err != nil || len(got) != 1 && tt.text[0] != '~' || !strings.Contains(got[0], tt.want) || strings.Contains(got[0], "secret") {
 			t.Errorf("%q: got %q, %v; want %q", tt.text, got, err, tt.want)
 		}
 	}

@@ -91,9 +91,15 @@ func request(t *testing.T, method, url, body string, out any) int {
 // waits until its run is settled.
 func runNow(t *testing.T, base, target string) belfry.Run {
 	t.Helper()
+	return runFields(t, base, `"payload":{"url":"`+target+`"}`)
+}
+
+// runFields is runNow of a job with other fields.
+func runFields(t *testing.T, base, fields string) belfry.Run {
+	t.Helper()
 	var job belfry.Job
 	at := time.Now().UTC().Format(time.RFC3339Nano)
-	status := request(t, "POST", base+"/api/v1/jobs", `{"schedule":"`+at+`","max_retries":0,"payload":{"url":"`+target+`"}}`, &job)
+	status := request(t, "POST", base+"/api/v1/jobs", `{"schedule":"`+at+`","max_retries":0,`+fields+`}`, &job)
 	if status != http.StatusCreated {
 		t.Fatalf("creating a job: %d", status)
 	}

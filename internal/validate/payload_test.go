@@ -33,6 +33,7 @@ func TestPayloadOverride(t *testing.T) {
 		{"a command gets no other command", "command", `{"command":"backup"}`, `{"command":"restore"}`, ``, "payload", "command of the job"},
 		{"a command gets no shell", "command", `{"command":"backup"}`, `{"shell":"id"}`, ``, "payload", "command of the job"},
 		{"a command gets no nonsense", "command", `{"command":"backup"}`, `{"command":"backup","arg":["x"]}`, ``, "payload.arg", "args"},
+		{"a message gets another body", "message", `{"connection":"orders","topic":"a","body":{"token":"abc"}}`, `{"token":"***","n":1}`, `{"body":{"token":"abc","n":1},"connection":"orders","topic":"a"}`, "", ""},
 		{"not JSON", "worker", `{}`, `{`, ``, "payload", "JSON"},
 		{"too large", "worker", `{}`, `"` + strings.Repeat("x", belfry.MaxPayload) + `"`, ``, "payload", "262146"},
 		{"too large with the rest", "http", `{"url":"https://example.com"}`, `"` + strings.Repeat("x", belfry.MaxPayload-10) + `"`, ``, "payload", "together"},
@@ -108,5 +109,62 @@ func TestTypeCommand(t *testing.T) {
 	oneError(t, errors, "payload.env.TOKEN", "another target")
 	if r, errors := edit(`{"command": "print"}`); len(errors) > 0 || r.Manifest.Handler != "command.print" {
 		t.Errorf("another command: got %+v, errors %v", r.Manifest, errors)
+	}
+}
+
+func TestTypeMessage(t *testing.T) {
+	const good = `{"connection":"orders","topic":"invoices","key":"{{job_id}}","headers":{"source":"billing","Authorization":"abc"},"body":{}}`
+	create := func(payload string, change func(*Validator, *Input)) (Result, []belfry.FieldError) {
+		in := input("@daily")
+		in.Type, in.Payload = belfry.TypeMessage, json.RawMessage(payload)
+		v := New(now, plan.Defaults{})
+		change(v, &in)
+		return v.Create(belfry.ID{1}, in)
+	}
+	as := func(*Validator, *Input) {}
+	r, errors := create(good, as)
+	if len(errors) > 0 || r.Manifest.Handler != "" || r.Manifest.Lane("acme") != "default/message" {
+		t.Fatalf("got %+v, errors %v", r.Manifest, errors)
+	}
+	for _, tt := range []struct{ payload, field, words string }{
+		{``, "payload", `is missing; for example {"connection": "orders"`},
+		{`[]`, "payload", "JSON object"},
+		{`{"connection":"orders"}`, "payload.topic", "required"},
+		{`{"topic":"invoices"}`, "payload.connection", "required"},
+		{`{"connection":"orders","topic":"a","key":"{{name}}"}`, "payload.key", "has no field {{name}}; there are {{job_id}}"},
+		{`{"connection":"orders","topic":"a","key":"{{run_id"}`, "payload.key", "does not close it"},
+		{`{"connection":"orders","topic":"a","headers":{"x":"{{week}"}}`, "payload.headers.x", "does not close it"},
+		{`{"connection":"orders","topic":"a","headers":{"x y":""}}`, "payload.headers.x y", "not a valid header name"},
+		{`{"connection":"orders","topic":"a","headers":{"x.":""}}`, "payload.headers.x.", "not a valid header name"},
+		{`{"connection":"orders","topic":"a","headers":{"idempotency-key":"1"}}`, "payload.headers.idempotency-key", "is set by"},
+		{`{"connection":"orders","topic":"a","headers":{"Nats-Msg-Id":"1"}}`, "payload.headers.Nats-Msg-Id", "is set by"},
+		{`{"connection":"orders","topic":"a","headers":{"x":"a\nb"}}`, "payload.headers.x", "control characters"},
+		{`{"connection":"orders","topic":"a","headers":{"x":"` + strings.Repeat("x", 1025) + `"}}`, "payload.headers.x", "the maximum is 1024"},
+		{`{"connection":"orders","topic":"a","url":"x"}`, "payload.url", "unknown"},
+	} {
+		_, errors := create(tt.payload, as)
+		oneError(t, errors, tt.field, tt.words)
+	}
+	_, errors = create(good, func(_ *Validator, in *Input) { in.Handler = "x" })
+	oneError(t, errors, "handler", "leave it out")
+	refuse := func(belfry.MessagePayload) []belfry.FieldError {
+		return []belfry.FieldError{{Field: "payload.connection", Message: "is unknown"}}
+	}
+	_, errors = create(good, func(v *Validator, _ *Input) { v.Messages = refuse })
+	oneError(t, errors, "payload.connection", "is unknown")
+
+	edit := func(payload string) (Result, []belfry.FieldError) {
+		in := Input{Manifest: r.Manifest, Fields: schema.FieldSet{"payload"}}
+		in.Payload = json.RawMessage(payload)
+		v := New(now, plan.Defaults{})
+		v.Messages = refuse
+		return v.Edit(belfry.Job{Manifest: r.Manifest}, in)
+	}
+	if _, errors := edit(good); len(errors) > 0 {
+		t.Errorf("a connection that is gone by now: %v", errors)
+	}
+	_, errors = edit(strings.NewReplacer("invoices", "elsewhere", "abc", "***").Replace(good))
+	if len(errors) != 2 || !strings.Contains(errors[0].Message, "another target") || errors[1].Field != "payload.connection" {
+		t.Errorf("another topic: %v", errors)
 	}
 }
