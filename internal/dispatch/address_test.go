@@ -65,7 +65,7 @@ func TestAStreamIsBoundedAndOfOneCluster(t *testing.T) {
 	call, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	await(t, "both announce", func() bool {
-		return ours.Announce(call, lane, ids) == nil && theirs.Announce(call, lane, foreign) == nil
+		return ours.Announce(call, lane, inGroups(ids)) == nil && theirs.Announce(call, lane, inGroups(foreign)) == nil
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

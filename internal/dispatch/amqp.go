@@ -80,15 +80,15 @@ func (q *amqpQueue) declare(lane string) (name string, err error) {
 	return name, nil
 }
 
-func (q *amqpQueue) Announce(ctx context.Context, lane string, runs []belfry.ID) error {
+func (q *amqpQueue) Announce(ctx context.Context, lane string, groups [][]belfry.ID) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name, err := q.declare(lane)
-	for i := range runs {
+	for _, runs := range groups {
 		if err != nil {
 			break
 		}
-		err = q.publisher.PublishWithContext(ctx, "", name, false, false, amqp.Publishing{Body: []byte(encode(runs[i : i+1]))})
+		err = q.publisher.PublishWithContext(ctx, "", name, false, false, amqp.Publishing{Body: []byte(encode(runs))})
 	}
 	return err
 }

@@ -97,14 +97,14 @@ func responseTopics(r *kmsg.CreateTopicsResponse) []kmsg.CreateTopicsResponseTop
 	return r.Topics
 }
 
-func (q *kafkaQueue) Announce(ctx context.Context, lane string, runs []belfry.ID) error {
+func (q *kafkaQueue) Announce(ctx context.Context, lane string, groups [][]belfry.ID) error {
 	topic, err := q.topic(ctx, lane)
 	if err != nil {
 		return err
 	}
-	records := make([]*kgo.Record, len(runs))
-	for i := range runs {
-		records[i] = &kgo.Record{Topic: topic, Value: []byte(encode(runs[i : i+1]))}
+	records := make([]*kgo.Record, len(groups))
+	for i, runs := range groups {
+		records[i] = &kgo.Record{Topic: topic, Value: []byte(encode(runs))}
 	}
 	return q.producer.ProduceSync(ctx, records...).FirstErr()
 }
@@ -138,7 +138,7 @@ func (q *kafkaQueue) Receive(ctx context.Context, lane string, max int) (runs []
 		return nil, err
 	}
 	for len(runs) == 0 {
-		fetches := c.PollRecords(ctx, max)
+		fetches := c.PollRecords(ctx, messages(max))
 		if err := fetches.Err(); err != nil {
 			return nil, err
 		}

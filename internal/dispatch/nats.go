@@ -79,12 +79,12 @@ func (q *natsQueue) ready(ctx context.Context) error {
 	return err
 }
 
-func (q *natsQueue) Announce(ctx context.Context, lane string, runs []belfry.ID) error {
+func (q *natsQueue) Announce(ctx context.Context, lane string, groups [][]belfry.ID) error {
 	if err := q.ready(ctx); err != nil {
 		return err
 	}
-	for i := range runs {
-		if err := q.conn.Publish(q.subject(lane), []byte(encode(runs[i:i+1]))); err != nil {
+	for _, runs := range groups {
+		if err := q.conn.Publish(q.subject(lane), []byte(encode(runs))); err != nil {
 			return err
 		}
 	}
@@ -121,12 +121,13 @@ func (q *natsQueue) Receive(ctx context.Context, lane string, max int) ([]belfry
 		if err != nil {
 			return nil, err
 		}
-		runs, err := take(c.FetchNoWait(max))
+		runs, err := take(c.FetchNoWait(messages(max)))
 		if err == nil && len(runs) == 0 {
-			if runs, err = q.waitForOne(ctx, link, c); len(runs) > 0 && max > 1 {
-				more, _ := take(c.FetchNoWait(max - 1)) // The next call would fail too.
-				runs = append(runs, more...)
-			}
+			runs, err = q.waitForOne(ctx, link, c)
+		}
+		for more := runs; len(more) > 0 && len(runs) < max; {
+			more, _ = take(c.FetchNoWait(messages(max - len(runs)))) // The next call would fail too.
+			runs = append(runs, more...)
 		}
 		if err != nil && ctx.Err() == nil {
 			q.reset()

@@ -51,6 +51,9 @@ func open(t testing.TB, address string) Queue {
 	return q
 }
 
+// inGroups are ids as they are announced.
+func inGroups(ids []belfry.ID) [][]belfry.ID { return slices.Collect(slices.Chunk(ids, 3)) }
+
 func newIDs(n int) (ids []belfry.ID) {
 	for range n {
 		ids = append(ids, belfry.NewID(time.Now()))
@@ -104,7 +107,7 @@ func announce(t testing.TB, q Queue, r *receiver, ids []belfry.ID) {
 			t.Fatalf("announcements do not arrive after %v", waitLimit)
 		}
 		call, cancel := context.WithTimeout(t.Context(), announceTimeout)
-		err := q.Announce(call, lane, ids)
+		err := q.Announce(call, lane, inGroups(ids))
 		cancel()
 		if err != nil {
 			t.Logf("announce: %v", err)
@@ -138,7 +141,7 @@ func TestQueues(t *testing.T) {
 		t.Logf("1000 announcements took %v", time.Since(start))
 		server.Kill()
 		call, cancel := context.WithTimeout(t.Context(), announceTimeout)
-		err := announcer.Announce(call, lane, newIDs(10))
+		err := announcer.Announce(call, lane, inGroups(newIDs(10)))
 		cancel()
 		t.Logf("without the broker: %v", err)
 		server.Start()
