@@ -99,12 +99,15 @@ func (a *Announcer) report(err error) {
 
 // announceReady announces the runs that are due for it, and says how many are ready.
 func (a *Announcer) announceReady(ctx context.Context) (total int, err error) {
+	shards := a.Owned()
+	if len(shards) == 0 {
+		return 0, nil
+	}
 	read, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	if err := a.readLanes(read); err != nil {
 		return 0, err
 	}
-	shards := a.Owned()
 	for lane, slots := range a.lanes {
 		ready, err := a.Store.ReadyRuns(read, lane, shards, maxReady)
 		if err == nil {

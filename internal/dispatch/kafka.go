@@ -2,13 +2,11 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -80,21 +78,9 @@ func (q *kafkaQueue) topic(ctx context.Context, lane string) (string, error) {
 	}
 	request := kmsg.NewPtrCreateTopicsRequest()
 	request.Topics, request.TimeoutMillis = []kmsg.CreateTopicsRequestTopic{topic}, int32(announceTimeout.Milliseconds())
-	response, err := request.RequestWith(ctx, q.producer)
-	for _, t := range responseTopics(response) {
-		if e := kerr.ErrorForCode(t.ErrorCode); e != nil && !errors.Is(e, kerr.TopicAlreadyExists) {
-			err = errors.Join(err, fmt.Errorf("create topic %s: %w", name, e))
-		}
-	}
+	_, err := request.RequestWith(ctx, q.producer) // Whether it exists, or may not be created, its use says.
 	q.topics[name] = err == nil
 	return name, err
-}
-
-func responseTopics(r *kmsg.CreateTopicsResponse) []kmsg.CreateTopicsResponseTopic {
-	if r == nil {
-		return nil
-	}
-	return r.Topics
 }
 
 func (q *kafkaQueue) Announce(ctx context.Context, lane string, groups [][]belfry.ID) error {

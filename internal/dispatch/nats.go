@@ -58,7 +58,7 @@ func (q *natsQueue) reset() {
 
 var errNotConnected = errors.New("there is no connection to the broker")
 
-// ready creates the stream if it is missing.
+// ready finds the stream, or creates it.
 func (q *natsQueue) ready(ctx context.Context) error {
 	if !q.conn.IsConnected() {
 		if err := q.conn.LastError(); err != nil {
@@ -71,11 +71,22 @@ func (q *natsQueue) ready(ctx context.Context) error {
 	if q.hasStream {
 		return nil
 	}
-	_, err := q.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+	_, err := q.js.Stream(ctx, q.prefix) // An operator may have created it, with replicas.
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = q.createStream(ctx)
+	}
+	q.hasStream = err == nil
+	return err
+}
+
+func (q *natsQueue) createStream(ctx context.Context) error {
+	_, err := q.js.CreateStream(ctx, jetstream.StreamConfig{
 		Name: q.prefix, Subjects: []string{q.prefix + ".ready.>"}, Storage: jetstream.MemoryStorage, Discard: jetstream.DiscardOld,
 		MaxAge: maxAge * time.Second, MaxMsgsPerSubject: maxKept, MaxMsgSize: maxBody, NoAck: true,
 	})
-	q.hasStream = err == nil
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node was first
+		return nil
+	}
 	return err
 }
 
@@ -100,10 +111,12 @@ func (q *natsQueue) consumer(ctx context.Context, lane string) (c jetstream.Cons
 	if c := q.consumers[lane]; c != nil {
 		return c, q.link, nil
 	}
-	c, err = q.js.CreateOrUpdateConsumer(ctx, q.prefix, jetstream.ConsumerConfig{
-		Durable: laneName(lane, "_"), FilterSubject: q.subject(lane),
-		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, InactiveThreshold: time.Hour,
-	})
+	name := laneName(lane, "_")
+	if c, err = q.js.Consumer(ctx, q.prefix, name); errors.Is(err, jetstream.ErrConsumerNotFound) {
+		c, err = q.js.CreateOrUpdateConsumer(ctx, q.prefix, jetstream.ConsumerConfig{
+			Durable: name, FilterSubject: q.subject(lane), AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, InactiveThreshold: time.Hour,
+		})
+	}
 	if err == nil {
 		q.consumers[lane] = c
 	}

@@ -41,8 +41,17 @@ func (q *sqsQueue) url(ctx context.Context, lane string) (*string, error) {
 	if q.urls[lane] != nil {
 		return q.urls[lane], nil
 	}
+	name := aws.String(q.prefix + "-" + laneName(lane, "-"))
+	found, err := q.client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: name})
+	if err == nil {
+		q.urls[lane] = found.QueueUrl
+		return found.QueueUrl, nil
+	}
+	if _, missing := errors.AsType[*types.QueueDoesNotExist](err); !missing {
+		return nil, err
+	}
 	created, err := q.client.CreateQueue(ctx, &sqs.CreateQueueInput{
-		QueueName:  aws.String(q.prefix + "-" + laneName(lane, "-")),
+		QueueName:  name,
 		Attributes: map[string]string{"MessageRetentionPeriod": strconv.Itoa(maxAge), "VisibilityTimeout": "30"},
 	})
 	if err != nil {
@@ -54,8 +63,7 @@ func (q *sqsQueue) url(ctx context.Context, lane string) (*string, error) {
 
 // check forgets a queue that is gone.
 func (q *sqsQueue) check(lane string, err error) error {
-	var gone *types.QueueDoesNotExist
-	if errors.As(err, &gone) {
+	if _, gone := errors.AsType[*types.QueueDoesNotExist](err); gone {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		delete(q.urls, lane)
