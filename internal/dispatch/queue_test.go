@@ -3,6 +3,8 @@ package dispatch
 import (
 	"context"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -17,9 +19,16 @@ const lane = "default/http"
 // brokers are the real servers, and how to reach them.
 var brokers = map[string]func(t testing.TB) (server *servertest.Server, address string){
 	"nats": func(t testing.TB) (*servertest.Server, string) { s := servertest.NATS(t); return s, "nats://" + s.Addr },
+	"nats 2.9": func(t testing.TB) (*servertest.Server, string) {
+		s := servertest.DebianNATS(t)
+		return s, "nats://" + s.Addr
+	},
 	"kafka": func(t testing.TB) (*servertest.Server, string) {
-		s := servertest.Kafka(t)
-		return s, "kafka://" + s.Addr
+		s, password := servertest.KafkaSASL(t), filepath.Join(t.TempDir(), "password")
+		if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return s, "kafka://" + s.Addr + "?sasl=scram-sha-256&username=belfry&password_file=" + password
 	},
 	"amqp": func(t testing.TB) (*servertest.Server, string) {
 		s := servertest.RabbitMQ(t)
