@@ -51,6 +51,7 @@ func killWhileDispatching(t *testing.T, broker *servertest.Server, address strin
 	node := func(roles string) *process {
 		return onPostgres(t, url, "--dispatch", address, "--roles", roles, "--concurrency", fmt.Sprint(slots))
 	}
+	started := time.Now()
 	owners := []*process{node("api,scheduler"), node("api,scheduler")}
 	workers := []*process{node("api,worker"), node("api,worker")}
 	d := newDriver(t, anyOf(append(owners, workers...)))
@@ -74,12 +75,16 @@ func killWhileDispatching(t *testing.T, broker *servertest.Server, address strin
 	owners[0].kill()
 	time.Sleep(time.Second)
 	owners[0].start()
+	eventually(t, "all runs have ended", 3*time.Minute, func() bool {
+		return len(d.receiver.all()) >= total && query[int64](t, url, `SELECT count(*) FROM belfry.runs`) == 0
+	})
 	h := d.awaitClean(3*time.Minute, true)
 	t.Logf("%.0f runs per second before the broker was killed, %.0f from 5 s after it: %.2f of that; %s", before, without, without/before, address)
 	if without < before/2 {
 		t.Errorf("without the broker there are %.0f runs per second, before it was killed there were %.0f", without, before)
 	}
 	report(t, h, 3)
+	t.Logf("it took %v", time.Since(started).Round(time.Second))
 	for _, n := range append(owners, workers...) {
 		n.drain(time.Minute)
 	}

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,37 +19,23 @@ var cgroupRoot = "/sys/fs/cgroup"
 // newCgroups makes cgroups with the limits of a launch, where this process may. It returns
 // their directories, in which the command is to be before it starts.
 func newCgroups(name string, l *launch) (dirs []string) {
-	memory, processes := strconv.FormatInt(l.Memory, 10), strconv.FormatInt(l.Processes, 10)
+	processes, memory := filepath.Join(cgroupRoot, "pids", ownCgroup("pids")), filepath.Join(cgroupRoot, "memory", ownCgroup("memory"))
+	memoryFile := "memory.limit_in_bytes"
 	if base := unifiedBase(); base != "" {
-		dir := filepath.Join(base, name)
-		if os.Mkdir(dir, 0o755) != nil {
-			return nil
-		}
-		err := writeFile(dir, "pids.max", processes)
-		if l.Memory > 0 {
-			err = errors.Join(err, writeFile(dir, "memory.max", memory))
-			_ = writeFile(dir, "memory.swap.max", "0") // where swap is accounted
-		}
-		if err != nil {
-			_ = os.Remove(dir)
-			return nil
-		}
-		return []string{dir}
+		processes, memory, memoryFile = base, base, "memory.max"
 	}
-	for _, c := range []struct{ controller, file, limit string }{{"pids", "pids.max", processes}, {"memory", "memory.limit_in_bytes", memory}} {
-		path := ownCgroup(c.controller)
-		if path == "" || c.limit == "0" {
+	for _, limit := range []struct {
+		base, file string
+		most       int64
+	}{{processes, "pids.max", l.Processes}, {memory, memoryFile, l.Memory}} {
+		dir := filepath.Join(limit.base, name)
+		if limit.most == 0 || !slices.Contains(dirs, dir) && os.Mkdir(dir, 0o755) != nil {
 			continue
 		}
-		dir := filepath.Join(cgroupRoot, c.controller, path, name)
-		if os.Mkdir(dir, 0o755) != nil {
-			continue
+		if !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
 		}
-		if writeFile(dir, c.file, c.limit) != nil {
-			_ = os.Remove(dir)
-			continue
-		}
-		dirs = append(dirs, dir)
+		_ = writeFile(dir, limit.file, strconv.FormatInt(limit.most, 10)) // the command reports which limits there are
 	}
 	return dirs
 }

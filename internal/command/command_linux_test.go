@@ -153,6 +153,13 @@ stdin: job`)
 	if _, err := os.Stat(private); !strings.HasPrefix(filepath.Base(private), "belfry-command-") || !os.IsNotExist(err) {
 		t.Errorf("the directory %s was not removed: %v", private, err)
 	}
+	for _, controller := range []string{"pids", "memory"} {
+		if dir := filepath.Join(cgroupRoot, controller, ownCgroup(controller), filepath.Base(private)); ownCgroup(controller) != "" {
+			if _, err := os.Stat(dir); err == nil {
+				t.Errorf("%s is left", dir)
+			}
+		}
+	}
 	for _, want := range []string{"session", "environment", "directory", "rlimits", "no_new_privs", "seccomp"} {
 		if !strings.Contains(strings.Join(a.report.Layers, ","), want) {
 			t.Errorf("layer %s is missing in %q", want, a.report.Layers)

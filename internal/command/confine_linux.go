@@ -3,8 +3,10 @@ package command
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,8 +26,10 @@ func (l *launch) prepare() error {
 		if err := writeFile(dir, "cgroup.procs", "0"); err != nil {
 			return fmt.Errorf("enter the cgroup: %w", err)
 		}
-		for file, name := range map[string]string{"pids.max": "pids", "memory.limit_in_bytes": "memory", "memory.max": "memory"} {
-			if text, err := os.ReadFile(filepath.Join(dir, file)); err == nil && strings.TrimSpace(string(text)) != "max" {
+		for file, most := range map[string]int64{"pids.max": l.Processes, "memory.limit_in_bytes": l.Memory, "memory.max": l.Memory} {
+			text, _ := os.ReadFile(filepath.Join(dir, file))
+			if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n <= most { // which may be rounded
+				name, _, _ := strings.Cut(file, ".")
 				say(sayLayer, "cgroup "+name)
 				pids = pids || name == "pids"
 			}
@@ -53,34 +57,26 @@ func (l *launch) prepare() error {
 // setLimits sets the limits of this process. Processes are counted by user: those that the
 // user has already do not count here.
 func (l *launch) setLimits(pids bool) error {
-	limits := []struct {
-		resource int
-		soft     int64
-	}{{unix.RLIMIT_CPU, l.CPU}, {unix.RLIMIT_FSIZE, l.FileSize}, {unix.RLIMIT_NOFILE, l.Files}, {unix.RLIMIT_DATA, l.Memory}, {unix.RLIMIT_CORE, -1}}
+	limits := map[int]int64{unix.RLIMIT_CPU: l.CPU, unix.RLIMIT_FSIZE: l.FileSize, unix.RLIMIT_NOFILE: l.Files, unix.RLIMIT_DATA: l.Memory}
 	if !pids {
 		uid := os.Geteuid()
 		if l.User != nil {
 			uid = l.User.UID
 		}
-		limits = append(limits, struct {
-			resource int
-			soft     int64
-		}{unix.RLIMIT_NPROC, l.Processes + countThreads(uid)})
+		limits[unix.RLIMIT_NPROC] = l.Processes + countThreads(uid)
 	}
-	for _, limit := range limits {
-		if limit.soft == 0 {
-			continue
-		}
+	maps.DeleteFunc(limits, func(_ int, soft int64) bool { return soft == 0 })
+	limits[unix.RLIMIT_CORE] = 0
+	for resource, soft := range limits {
 		var now unix.Rlimit
-		if err := unix.Getrlimit(limit.resource, &now); err != nil {
+		if err := unix.Getrlimit(resource, &now); err != nil {
 			return fmt.Errorf("read a limit: %w", err)
 		}
-		soft := min(uint64(max(limit.soft, 0)), now.Max) // no more than the worker itself may have
-		hard := soft
-		if limit.resource == unix.RLIMIT_CPU {
-			hard = min(soft+2, now.Max) // a moment to clean up between SIGXCPU and SIGKILL
+		limit := syscall.Rlimit{Cur: min(uint64(soft), now.Max), Max: min(uint64(soft), now.Max)} // no more than the worker itself may have
+		if resource == unix.RLIMIT_CPU {
+			limit.Max = min(limit.Max+2, now.Max) // a moment to clean up between SIGXCPU and SIGKILL
 		}
-		if err := syscall.Setrlimit(limit.resource, &syscall.Rlimit{Cur: soft, Max: hard}); err != nil {
+		if err := syscall.Setrlimit(resource, &limit); err != nil {
 			return fmt.Errorf("set a limit: %w", err)
 		}
 	}
@@ -88,28 +84,19 @@ func (l *launch) setLimits(pids bool) error {
 	return nil
 }
 
+var ownerAndThreads = regexp.MustCompile(`(?s)\nUid:\s+(\d+).*\nThreads:\s+(\d+)`)
+
 // countThreads is how many threads a user has.
-func countThreads(uid int) (n int64) {
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		if _, err := strconv.Atoi(e.Name()); err != nil {
-			continue
-		}
-		status, _ := os.ReadFile("/proc/" + e.Name() + "/status")
-		owner, threads := -1, int64(0)
-		for line := range strings.Lines(string(status)) {
-			switch fields := strings.Fields(line); {
-			case len(fields) > 1 && fields[0] == "Uid:":
-				owner, _ = strconv.Atoi(fields[1])
-			case len(fields) > 1 && fields[0] == "Threads:":
-				threads, _ = strconv.ParseInt(fields[1], 10, 64)
-			}
-		}
-		if owner == uid {
-			n += threads
+func countThreads(uid int) (total int64) {
+	paths, _ := filepath.Glob("/proc/[0-9]*/status")
+	for _, path := range paths {
+		status, _ := os.ReadFile(path)
+		if found := ownerAndThreads.FindSubmatch(status); found != nil && string(found[1]) == strconv.Itoa(uid) {
+			n, _ := strconv.ParseInt(string(found[2]), 10, 64)
+			total += n
 		}
 	}
-	return n
+	return total
 }
 
 // What a strict sandbox leaves to read: programs and libraries, and what they need.

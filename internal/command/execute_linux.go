@@ -40,23 +40,14 @@ func (c *Command) execute(ctx context.Context, l *launch, environment func(priva
 		l.Bubblewrap = bubblewrap(l.User)
 	}
 	config, err := memoryFile(l)
-	if err != nil {
+	listen, control, controlErr := os.Pipe()
+	status, tell, statusErr := os.Pipe()
+	for _, f := range []*os.File{config, listen, control, status, tell} {
+		defer f.Close()
+	}
+	if err := errors.Join(err, controlErr, statusErr); err != nil {
 		return nil, fmt.Errorf("prepare the command: %w", err)
 	}
-	defer config.Close()
-	listen, control, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("prepare the command: %w", err)
-	}
-	defer listen.Close()
-	defer control.Close()
-	status, tell, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("prepare the command: %w", err)
-	}
-	defer status.Close()
-	defer tell.Close()
-
 	cmd := exec.CommandContext(ctx, selfPath, Subcommand, stageSupervise)
 	cmd.Env, cmd.Dir = []string{"GOMAXPROCS=1", "GOTRACEBACK=none"}, "/"
 	cmd.Stdout, cmd.Stderr = out, out

@@ -29,12 +29,16 @@ func (l *launch) landlock(wrapped bool) (version int, err error) {
 	if version = int(n); errno != 0 {
 		return 0, errno
 	}
+	size := uintptr(8) // of what the version knows of the attributes
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: unix.LANDLOCK_ACCESS_FS_MAKE_SYM<<1 - 1}
 	if version >= 2 {
 		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_REFER
 	}
 	if version >= 3 {
 		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	}
+	if version >= 4 {
+		size = 16
 	}
 	if version >= 4 && !l.Network {
 		attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
@@ -43,9 +47,10 @@ func (l *launch) landlock(wrapped bool) (version int, err error) {
 		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 	}
 	if version >= 6 {
+		size = 24
 		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
 	}
-	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), sizeOfRuleset(version), 0)
+	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
 	if errno != 0 {
 		return 0, errno
 	}
@@ -70,17 +75,6 @@ func (l *launch) landlock(wrapped bool) (version int, err error) {
 		return 0, errno
 	}
 	return version, nil
-}
-
-// sizeOfRuleset is how much of the attributes a version knows.
-func sizeOfRuleset(version int) uintptr {
-	switch {
-	case version >= 6:
-		return 24
-	case version >= 4:
-		return 16
-	}
-	return 8
 }
 
 // allow adds a rule for a path, which need not exist.

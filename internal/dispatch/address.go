@@ -38,6 +38,9 @@ func Open(address string) (Queue, error) {
 	if open == nil {
 		return nil, invalid(belfry.FieldError{Field: "url", Message: "must be database, or begin with nats://, kafka://, amqp://, amqps:// or sqs://"})
 	}
+	if strings.Contains(base, "@") { // also in what looks like a path
+		return nil, invalid(belfry.FieldError{Field: "url", Message: "must not contain a user name or password; use the options username, and password_file or password_env"})
+	}
 	// These two are part of the URL of a connection.
 	rest := url.Values{}
 	for _, name := range []string{"version", "endpoint"} {

@@ -3,6 +3,8 @@ package dispatch
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -11,14 +13,15 @@ import (
 )
 
 const (
-	maxReady        = 4000                 // runs of a lane that are looked at
-	minAgain        = 5 * time.Second      // after which a run that is still ready is announced again
-	maxDoublings    = 3                    // of that time
-	minGap          = 5 * time.Millisecond // between two looks at the database
-	readShare       = 10                   // one part of the time, at most, is spent looking
-	announceTimeout = 3 * time.Second      // for a batch
-	readTimeout     = 5 * time.Second      // for a look
-	failurePause    = time.Second          // after one of them failed
+	maxReady        = 4000                  // runs of a lane that are looked at
+	minAgain        = 5 * time.Second       // after which a run that is still ready is announced again
+	maxDoublings    = 3                     // of that time
+	minGap          = 10 * time.Millisecond // between two looks at the database
+	gapPerRun       = 50 * time.Microsecond // the same for each ready run: if there are many, workers have enough to do
+	announceTimeout = 3 * time.Second       // for a batch
+	readTimeout     = 5 * time.Second       // for a look
+	failurePause    = time.Second           // after one of them failed
+	lanesInterval   = 5 * time.Second       // after which the lanes of workers are read again
 )
 
 // Announcer announces the ready runs of the shards that a node owns, in the order of their
@@ -26,11 +29,12 @@ const (
 type Announcer struct {
 	Store   ReadyRuns
 	Queue   Queue
-	Lanes   []string
 	Owned   func() []int // the shards
 	Log     *slog.Logger
 	Metrics *metrics.Metrics
 
+	lanes     []string                              // that nodes serve
+	lanesRead time.Time                             // when
 	announced map[string]map[belfry.ID]announcement // ready runs by lane
 	failing   bool
 }
@@ -39,6 +43,7 @@ type Announcer struct {
 type ReadyRuns interface {
 	store.Notifier
 	ReadyRuns(ctx context.Context, lane string, shards []int, limit int) ([]belfry.ID, error)
+	Workers(ctx context.Context) ([]store.Worker, error)
 }
 
 // announcement is when and how often a run was announced.
@@ -66,11 +71,12 @@ func (a *Announcer) Run(ctx context.Context) {
 		case <-wakeups:
 		case <-timer.C:
 		}
-		took, err := a.announceReady(ctx)
+		started := time.Now()
+		ready, err := a.announceReady(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		pause := max(minGap, min(readShare*took, failurePause))
+		pause := max(minGap, time.Since(started), time.Duration(ready)*gapPerRun)
 		if err != nil {
 			pause = failurePause
 		}
@@ -91,24 +97,45 @@ func (a *Announcer) report(err error) {
 	a.failing = err != nil
 }
 
-// announceReady announces the runs that are due for it, and says how long it took to find
-// them.
-func (a *Announcer) announceReady(ctx context.Context) (took time.Duration, err error) {
+// announceReady announces the runs that are due for it, and says how many are ready.
+func (a *Announcer) announceReady(ctx context.Context) (total int, err error) {
+	read, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	if err := a.readLanes(read); err != nil {
+		return 0, err
+	}
 	shards := a.Owned()
-	for _, lane := range a.Lanes {
-		started := time.Now()
-		read, cancel := context.WithTimeout(ctx, readTimeout)
+	for _, lane := range a.lanes {
 		ready, err := a.Store.ReadyRuns(read, lane, shards, maxReady)
-		cancel()
-		took += time.Since(started)
 		if err == nil {
 			err = a.announce(ctx, lane, ready)
 		}
-		if err != nil {
-			return took, err
+		if total += len(ready); err != nil {
+			return total, err
 		}
 	}
-	return took, nil
+	return total, nil
+}
+
+// readLanes finds out which lanes nodes serve: those of the built-in handlers. Workers with
+// handlers of a user, whose lanes have a namespace, claim over HTTP.
+func (a *Announcer) readLanes(ctx context.Context) error {
+	if time.Since(a.lanesRead) < lanesInterval {
+		return nil
+	}
+	workers, err := a.Store.Workers(ctx)
+	if err != nil {
+		return err
+	}
+	a.lanes, a.lanesRead = nil, time.Now()
+	for _, w := range workers {
+		for _, lane := range w.Lanes {
+			if !strings.Contains(lane, ":") && !slices.Contains(a.lanes, lane) {
+				a.lanes = append(a.lanes, lane)
+			}
+		}
+	}
+	return nil
 }
 
 func (a *Announcer) announce(ctx context.Context, lane string, ready []belfry.ID) error {

@@ -18,7 +18,7 @@ import (
 // Queue carries announcements of ready runs from schedulers to workers. Each reaches one
 // worker, if any. Its methods may be called concurrently.
 type Queue interface {
-	// Announce sends ids of ready runs of a lane.
+	// Announce sends ids of ready runs of a lane, until the deadline that ctx has.
 	Announce(ctx context.Context, lane string, runs []belfry.ID) error
 
 	// Receive waits for announcements of a lane and returns some, about max at most. An error

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -35,6 +34,7 @@ var brokers = map[string]func(t testing.TB) (server *servertest.Server, address 
 func eachBroker(t *testing.T, test func(t *testing.T, server *servertest.Server, address string)) {
 	for _, name := range slices.Sorted(maps.Keys(brokers)) {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server, address := brokers[name](t)
 			test(t, server, address)
 		})
@@ -147,5 +147,3 @@ func TestQueues(t *testing.T) {
 		t.Logf("after the restart they arrive within %v", time.Since(start))
 	})
 }
-
-func TestMain(m *testing.M) { os.Exit(m.Run()) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/dispatch"
 	"github.com/belfry-sh/belfry/internal/scheduler"
 	"github.com/belfry-sh/belfry/worker"
@@ -25,20 +24,12 @@ func (n *Node) openQueue() (err error) {
 	return err
 }
 
-// announce announces ready runs of the built-in handlers in the shards that this node owns,
-// until ctx ends. Workers elsewhere with handlers of users claim at a node over HTTP.
+// announce announces ready runs in the shards that this node owns, until ctx ends.
 func (n *Node) announce(ctx context.Context, owned func() []int) {
-	if n.queue == nil {
-		return
+	if n.queue != nil {
+		a := dispatch.Announcer{Store: n.store, Queue: n.queue, Owned: owned, Log: n.log, Metrics: n.metrics}
+		a.Run(ctx)
 	}
-	var lanes []string
-	for _, handler := range belfry.ReservedHandlers {
-		if handler != belfry.TypeWorker {
-			lanes = append(lanes, belfry.Lane(belfry.DefaultQueue, handler))
-		}
-	}
-	a := dispatch.Announcer{Store: n.store, Queue: n.queue, Lanes: lanes, Owned: owned, Log: n.log, Metrics: n.metrics}
-	a.Run(ctx)
 }
 
 // source is where the pool of this node gets runs. The scheduler of the node, if there is

@@ -11,6 +11,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 //go:embed assets
@@ -23,7 +24,8 @@ type asset struct {
 	media      string
 }
 
-var assets = func() map[string]asset {
+// assets are the files by name. They are compressed when the first page is shown.
+var assets = sync.OnceValue(func() map[string]asset {
 	list, err := assetFiles.ReadDir("assets")
 	if err != nil {
 		panic(err)
@@ -38,7 +40,7 @@ var assets = func() map[string]asset {
 		found[file.Name()] = asset{hex.EncodeToString(sum[:8]), text, compress(text, gzip.BestCompression), mime.TypeByExtension(path.Ext(file.Name()))}
 	}
 	return found
-}()
+})
 
 func compress(text []byte, level int) []byte {
 	var packed bytes.Buffer
@@ -53,10 +55,10 @@ func acceptsGzip(r *http.Request) bool {
 }
 
 // assetPath is the address of a file, which changes with its content.
-func assetPath(name string) string { return "/assets/" + assets[name].hash + "/" + name }
+func assetPath(name string) string { return "/assets/" + assets()[name].hash + "/" + name }
 
 func serveAsset(w http.ResponseWriter, r *http.Request) {
-	a, ok := assets[r.PathValue("name")]
+	a, ok := assets()[r.PathValue("name")]
 	if !ok || a.hash != r.PathValue("hash") {
 		http.NotFound(w, r)
 		return

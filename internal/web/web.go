@@ -20,6 +20,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -54,7 +55,6 @@ type Options struct {
 type server struct {
 	Options
 	mux     *http.ServeMux
-	pages   *template.Template
 	live    *hub
 	logins  loginLimiter
 	depths  cache.Cache[string, control.Depths]
@@ -66,11 +66,15 @@ type server struct {
 //go:embed templates
 var templateFiles embed.FS
 
+// pages are the templates. They are parsed when the first page is shown.
+var pages = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/*.html"))
+})
+
 // New returns the handler of the page.
 func New(o Options) http.Handler {
 	s := &server{Options: o, mux: http.NewServeMux(), live: newHub(o.Control)}
 	s.Log = cmp.Or(s.Log, slog.Default())
-	s.pages = template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/*.html"))
 	s.mux.HandleFunc("GET /assets/{hash}/{name}", serveAsset)
 	s.mux.HandleFunc("GET /live", s.stream)
 	for pattern, serve := range map[string]func(*request) error{
@@ -248,14 +252,14 @@ func (r *request) showStatus(status int, name, section, title string, data any) 
 		layout = "fragment"
 	}
 	var body, out bytes.Buffer
-	if err := r.server.pages.ExecuteTemplate(&body, name, p); err != nil {
+	if err := pages().ExecuteTemplate(&body, name, p); err != nil {
 		return err
 	}
 	frame := struct {
 		*page
 		Body template.HTML
 	}{p, template.HTML(body.String())} // which a template has made
-	if err := r.server.pages.ExecuteTemplate(&out, layout, frame); err != nil {
+	if err := pages().ExecuteTemplate(&out, layout, frame); err != nil {
 		return err
 	}
 	r.write(status, out.Bytes())
@@ -265,7 +269,7 @@ func (r *request) showStatus(status int, name, section, title string, data any) 
 // showPart writes a part of a page.
 func (r *request) showPart(name string, data any) error {
 	var out bytes.Buffer
-	if err := r.server.pages.ExecuteTemplate(&out, name, &page{r: r, Data: data}); err != nil {
+	if err := pages().ExecuteTemplate(&out, name, &page{r: r, Data: data}); err != nil {
 		return err
 	}
 	r.write(http.StatusOK, out.Bytes())

@@ -309,6 +309,13 @@ func TestFormsWorkWithoutScript(t *testing.T) {
 	if answer.StatusCode != http.StatusOK || !strings.HasPrefix(answer.Request.URL.Path, "/jobs/") {
 		t.Fatalf("creating a job leads to %s with %d", answer.Request.URL, answer.StatusCode)
 	}
+	answer = post(t, c, s.address+"/jobs/new", url.Values{"name": {"nightly"}, "schedule": {"0 9 * * *"}, "type": {"command"}, "payload": {`{"command": "backup"}`}, "payload.url": {""}, "handler": {""}})
+	if got := s.call("GET", "/jobs/nightly", nil)["handler"]; got != "command.backup" || !strings.HasPrefix(answer.Request.URL.Path, "/jobs/") {
+		t.Errorf("the handler of a command is %v, and creating it leads to %s", got, answer.Request.URL)
+	}
+	if _, text := get(t, c, s.address+"/jobs/nightly/edit"); !strings.Contains(text, `value="command" checked`) {
+		t.Errorf("the form of a command says %s", text)
+	}
 	id := s.call("GET", "/jobs/plain", nil)["job_id"].(string)
 	form := url.Values{"job": {id}, "action": {"pause"}, "scope": {"selected"}}
 	post(t, c, s.address+"/jobs", form)

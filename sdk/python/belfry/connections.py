@@ -46,6 +46,7 @@ class Connections:
         deadline, keep, connection = time.monotonic() + timeout, False, self._take()
         try:
             if connection.sock is None:
+                connection.timeout = min(timeout, CONNECT_TIMEOUT)
                 connection.connect()
             sock = connection.sock
             assert sock is not None
@@ -89,5 +90,5 @@ class Connections:
                     return connection
             connection.close()
         if self._context:
-            return http.client.HTTPSConnection(self._host, self._port, timeout=CONNECT_TIMEOUT, context=self._context)
-        return http.client.HTTPConnection(self._host, self._port, timeout=CONNECT_TIMEOUT)
+            return http.client.HTTPSConnection(self._host, self._port, context=self._context)
+        return http.client.HTTPConnection(self._host, self._port)

@@ -1,11 +1,11 @@
 """The documents of the API. The reference at /docs/api of a server describes every field. Times are RFC 3339 in UTC."""
 from typing import Any, Literal, Required, TypedDict
-
 RunStatus = Literal["ready", "running", "retry", "waiting", "succeeded", "dead", "skipped", "cancelled", "discarded"]
+JobType = Literal["http", "worker", "command", "message"]
 LIVE = frozenset({"ready", "running", "retry", "waiting"})
 
 _Spec = TypedDict("_Spec", {
-    "name": str, "tags": list[str], "description": str, "type": Literal["http", "worker"], "handler": str, "timezone": str,
+    "name": str, "tags": list[str], "description": str, "type": JobType, "handler": str, "timezone": str,
     "dst_gap": Literal["run", "skip"], "dst_overlap": Literal["auto", "first", "both"], "starts_at": str, "ends_at": str,
     "max_runs": int, "jitter_seconds": int, "missed_window": Literal["skip", "run_once", "run_all"], "max_missed": int,
     "catch_up_window_seconds": int, "queue": str, "priority": str | int, "overlap": Literal["skip", "queue", "parallel"],
@@ -62,6 +62,6 @@ RunLog = TypedDict("RunLog", {"run_id": str, "attempt": int, "offset": int, "tex
 # They select jobs and runs. Fields that are left out match everything.
 JobFilter = TypedDict("JobFilter", {
     "status": Literal["scheduled", "queued", "running", "paused", "completed", "failed", "cancelled", "failing"],
-    "type": Literal["http", "worker"], "handler": str, "queue": str, "tags": list[str], "search": str,
+    "type": JobType, "handler": str, "queue": str, "tags": list[str], "search": str,
 }, total=False)
 RunFilter = TypedDict("RunFilter", {"job": str, "status": RunStatus, "since": str, "until": str}, total=False)

@@ -49,7 +49,7 @@ def eventually(condition: Callable[[], object], what: str) -> None:
 
 class Proxy:
     """Forwards requests. What fault returns for a path happens instead: "refuse", "lose" (the request is executed and the answer
-    is lost), "hang", or an HTTP status."""
+    is lost), "hang", "late" (the answer waits until healed is set), or an HTTP status."""
 
     def __init__(self, target: str) -> None:
         self.fault: Callable[[str], str | int] = lambda path: ""
@@ -84,6 +84,8 @@ class Proxy:
                 finally:
                     connection.close()
                     proxy.busy.discard(self)
+                if fault == "late":
+                    proxy.healed.wait()
                 if fault == "lose" or proxy.fault(self.path) == "refuse":  # also one that waited since before
                     self.close_connection = True
                     return

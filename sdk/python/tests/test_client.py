@@ -153,6 +153,11 @@ class ClientTest(unittest.TestCase):
                            (belfry.LastResult, "LastResult"), (belfry.RunLog, "RunLog"), (belfry.JobFilter, "JobFilter")):
             self.assertEqual(set(typing.get_type_hints(kind)), set(schemas[name]["properties"]), name)
             self.assertLessEqual(set(schemas[name].get("required", [])), set(kind.__required_keys__), name)
+            for field, hint in typing.get_type_hints(kind).items():
+                schema = schemas[name]["properties"][field]
+                schema = schemas.get(schema.get("$ref", "").rpartition("/")[2], schema)
+                if typing.get_origin(hint) is typing.Literal:
+                    self.assertLessEqual(set(schema["enum"]), set(typing.get_args(hint)), f"{name}.{field}")
 
 
 if __name__ == "__main__":

@@ -282,6 +282,32 @@ class WorkerTest(unittest.TestCase):
         self.assertEqual((run["status"], run["attempt"], run.get("output")), ("succeeded", 1, "done"))
         server.eventually(lambda: not faults and len([p for p, _ in self.proxy.seen if p.endswith("finish")]) == 4, "four tries")
 
+    def test_results_that_are_rejected(self) -> None:
+        faults: list[str | int] = [413]
+        self.proxy.fault = lambda path: faults.pop(0) if faults and path.endswith("finish") else ""
+        worker = self.worker(lambda run: run.log("much") or "much", concurrency=1)
+        run = self.settled(self.trigger())  # it is sent again without what may be too large
+        self.assertEqual((run["status"], run.get("output"), self.client.run_log(run["run_id"])["text"]), ("succeeded", None, ""))
+        faults += [413, 413]
+        lost = self.trigger()
+        server.eventually(lambda: not faults and not worker._unsent, "the result is dropped")
+        self.assertEqual(self.client.get_run(lost)["status"], "running")
+
+    def test_a_run_that_is_cancelled_before_it_arrives(self) -> None:
+        started: list[str] = []
+        worker = self.worker(lambda run: started.append(run.id))
+        self.proxy.fault = lambda path: "late" if path.endswith("claim") else ""
+        claims = len([path for path, _ in self.proxy.seen if path.endswith("claim")])
+        server.eventually(lambda: len([path for path, _ in self.proxy.seen if path.endswith("claim")]) > claims, "a claim is late")
+        run = self.trigger()
+        server.eventually(lambda: self.client.get_run(run)["status"] == "running", "it is claimed")
+        self.client.cancel_run(run)
+        server.eventually(lambda: worker._cancelled, "the worker knows")
+        self.proxy.healed.set()
+        done = self.settled(run)
+        self.assertEqual((done["status"], done.get("error"), started),
+                         ("cancelled", "the run was cancelled before it was started", []))
+
     def test_nothing_starts_without_heartbeats(self) -> None:
         started: list[str] = []
         worker = self.worker(lambda run: started.append(run.id))

@@ -105,14 +105,13 @@ export class Attempt {
   failure(error?: unknown): Result {
     if (this.why) return this.result(this.why, this.run.signal.reason.message);
     const own = (e: unknown) => e instanceof Snooze || e instanceof RetryAfter || e instanceof Permanent;
-    const result = this.result("failed", text(error instanceof Error && own(error) ? error.message : error, maxError));
     let cause = error;
     for (let n = 0; n < 100 && !own(cause); n++) cause = cause instanceof Error ? cause.cause : undefined; // it may be a ring
+    const seconds = cause instanceof Snooze || cause instanceof RetryAfter ? Math.max(cause.seconds, 0.001) || 0.001 : 0; // 0: by the job
+    if (seconds > maxDelay) this.run.log(`a delay of ${seconds} seconds was requested; the longest is 7 days`);
+    const result = this.result("failed", text(error instanceof Error && own(error) ? error.message : error, maxError));
     if (cause instanceof Snooze) result["outcome"] = "snoozed";
-    if (cause instanceof Snooze || cause instanceof RetryAfter) {
-      result["retry_after_seconds"] = Math.min(Math.max(cause.seconds, 0.001) || 0.001, maxDelay); // 0 would be the delay of the job
-    }
-    return { ...result, permanent: cause instanceof Permanent };
+    return { ...result, retry_after_seconds: Math.min(seconds, maxDelay), permanent: cause instanceof Permanent };
   }
 }
 

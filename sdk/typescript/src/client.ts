@@ -154,16 +154,15 @@ export class Client {
   }
 
   async #try(call: Call): Promise<Answer> {
-    const abort = new AbortController();
+    const abort = new AbortController(), body = JSON.stringify(call.body) ?? null; // throws without a JSON form
     const timer = setTimeout(() => abort.abort(new Error("timeout")), call.seconds * 1000);
     const stop = () => abort.abort(new Error("the call was ended"));
     if (call.signal?.aborted) stop();
     call.signal?.addEventListener("abort", stop);
     try {
       const response = await fetch(this.#base + call.path, {
-        method: call.method, redirect: "manual", signal: abort.signal,
+        method: call.method, redirect: "manual", signal: abort.signal, body,
         headers: { ...this.#headers, "content-type": "application/json", ...(call.key ? { "idempotency-key": call.key } : {}) },
-        ...(call.body === undefined ? {} : { body: JSON.stringify(call.body) }),
       });
       const text = await readText(response, call.limit);
       if (response.status >= 300) throw apiError(response, text);

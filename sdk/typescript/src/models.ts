@@ -1,9 +1,9 @@
 // The documents of the API. The reference at /docs/api of a server describes every field. Times are RFC 3339 in UTC.
-
 export type RunStatus = "ready" | "running" | "retry" | "waiting" | "succeeded" | "dead" | "skipped" | "cancelled" | "discarded";
+export type JobType = "http" | "worker" | "command" | "message";
 
 interface Spec {
-  name?: string; tags?: string[]; description?: string; type?: "http" | "worker"; handler?: string; schedule: string; timezone?: string;
+  name?: string; tags?: string[]; description?: string; type?: JobType; handler?: string; schedule: string; timezone?: string;
   dst_gap?: "run" | "skip"; dst_overlap?: "auto" | "first" | "both"; starts_at?: string; ends_at?: string; max_runs?: number;
   jitter_seconds?: number; missed_window?: "skip" | "run_once" | "run_all"; max_missed?: number; catch_up_window_seconds?: number;
   queue?: string; priority?: string | number; overlap?: "skip" | "queue" | "parallel"; max_queued?: number; timeout_seconds?: number;
@@ -48,7 +48,7 @@ export interface RunLog { run_id: string; attempt: number; offset: number; text:
 /** Selects jobs. Fields that are left out match everything. */
 export interface JobFilter {
   status?: "scheduled" | "queued" | "running" | "paused" | "completed" | "failed" | "cancelled" | "failing";
-  type?: "http" | "worker"; handler?: string; queue?: string; tags?: string[]; search?: string;
+  type?: JobType; handler?: string; queue?: string; tags?: string[]; search?: string;
 }
 
 /** Selects runs. Fields that are left out match everything. */

@@ -268,7 +268,9 @@ export class Worker {
   private async work(a: Attempt): Promise<void> {
     let result: Result;
     try {
-      result = a.success(await this.handlers.get(a.run.handler)?.(a.run));
+      const handler = this.handlers.get(a.run.handler);
+      if (!handler) throw new TypeError(`this worker has no handler named "${a.run.handler}"`);
+      result = a.success(await handler(a.run));
     } catch (error) {
       result = a.failure(error);
     }

@@ -162,11 +162,23 @@ describe("client", { concurrency: 4 }, () => {
       assert.ok(found, name);
       return [...found[2]!.matchAll(/(\w+\??):/g)].map((m) => m[1]!).concat(found[1] ? fields(found[1]) : []);
     };
+    const aliases = new Map([...source.matchAll(/type (\w+) = ([^;]*);/g)].map((m) => [m[1]!, m[2]!]));
+    const types = (name: string): Map<string, string> => {
+      const found = new RegExp(`interface ${name}(?: extends (\\w+))? \\{([^}]*)\\}`).exec(source)!;
+      const own = [...found[2]!.matchAll(/(\w+)\??: ([^;\n]*)/g)].map((m) => [m[1]!, aliases.get(m[2]!.trim()) ?? m[2]!.trim()] as const);
+      return new Map([...(found[1] ? types(found[1]) : []), ...own]);
+    };
     for (const [type, schema] of Object.entries({ Manifest: "Manifest", Job: "Job", RunRecord: "Run", Attempt: "Attempt",
       LastResult: "LastResult", RunLog: "RunLog", JobFilter: "JobFilter" })) {
       const have = fields(type);
       assert.deepEqual(have.map((f) => f.replace("?", "")).sort(), Object.keys(schemas[schema].properties).sort(), type);
       for (const name of schemas[schema].required ?? []) assert.ok(have.includes(name), `${type}.${name} is optional`);
+      for (const [name, property] of Object.entries<any>(schemas[schema].properties)) {
+        for (const value of schemas[property.$ref?.split("/").pop()]?.enum ?? property.enum ?? []) {
+          const kind = types(type).get(name);
+          assert.ok(kind === "string" || kind?.includes(`"${value}"`), `${type}.${name} is ${kind} without ${value}`);
+        }
+      }
     }
   });
 });

@@ -52,8 +52,11 @@ export async function eventually(condition: () => unknown, what: string): Promis
   }
 }
 
-/** What happens instead of an answer: the request is executed and the answer lost with "lose". A number is an HTTP status. */
-export type Fault = "" | "refuse" | "lose" | "hang" | number;
+/**
+ * What happens instead of an answer. With "lose" the request is executed and the answer is lost; with "late" the answer waits for
+ * heal. A number is an HTTP status.
+ */
+export type Fault = "" | "refuse" | "lose" | "hang" | "late" | number;
 
 /** Forwards requests, unless fault returns something for a path. */
 export class Proxy {
@@ -61,6 +64,8 @@ export class Proxy {
   readonly seen: { path: string; headers: http.IncomingHttpHeaders }[] = [];
   busy = 0; // requests that the server has not answered yet
   address = "";
+  heal!: () => void;
+  readonly #healed = new Promise<void>((resolve) => { this.heal = resolve; });
   readonly #agent = new http.Agent({ keepAlive: true });
   #server!: http.Server;
 
@@ -86,8 +91,10 @@ export class Proxy {
         request.socket.destroy();
         return;
       }
-      answer.writeHead(reply.statusCode ?? 500, reply.headers);
-      reply.pipe(answer);
+      void (fault === "late" ? this.#healed : Promise.resolve()).then(() => {
+        answer.writeHead(reply.statusCode ?? 500, reply.headers);
+        reply.pipe(answer);
+      });
     });
     forward.on("close", () => this.busy--);
     forward.on("error", () => request.socket.destroy());

@@ -283,6 +283,33 @@ describe("worker", { concurrency: 4 }, () => {
     await eventually(() => faults.length === 0 && s.calls("finish") === 4, "four tries");
   });
 
+  test("results that are rejected", async (t) => {
+    const faults: Fault[] = [413];
+    const s = await Setup.make(t, (run) => { run.log("much"); return "much"; }, { concurrency: 1 });
+    s.proxy.fault = (path) => path.endsWith("finish") && faults.shift() || "";
+    const run = await s.settled(await s.trigger()); // it is sent again without what may be too large
+    assert.deepEqual([run.status, run.output, (await s.client.runLog(run.run_id)).text], ["succeeded", undefined, ""]);
+    faults.push(413, 413);
+    const lost = await s.trigger();
+    await eventually(() => faults.length === 0 && s.worker.unsent.length === 0, "the result is dropped");
+    assert.equal((await s.client.getRun(lost)).status, "running");
+  });
+
+  test("a run that is cancelled before it arrives", async (t) => {
+    let started = 0;
+    const s = await Setup.make(t, () => void started++);
+    s.proxy.fault = (path) => path.endsWith("claim") ? "late" : "";
+    const claims = s.calls("claim");
+    await eventually(() => s.calls("claim") > claims, "a claim is late");
+    const run = await s.trigger();
+    await eventually(async () => (await s.client.getRun(run)).status === "running", "it is claimed");
+    await s.client.cancelRun(run);
+    await eventually(() => s.worker.cancelled.length, "the worker knows");
+    s.proxy.heal();
+    const done = await s.settled(run);
+    assert.deepEqual([done.status, done.error, started], ["cancelled", "the run was cancelled before it was started", 0]);
+  });
+
   test("nothing starts without heartbeats", async (t) => {
     let started = 0;
     const s = await Setup.make(t, () => void started++);
