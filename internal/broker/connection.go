@@ -20,7 +20,7 @@ import (
 
 const (
 	connectTimeout = 5 * time.Second
-	maxSecret      = 64 << 10 // bytes of a file with a password
+	maxFile        = 1 << 20 // bytes of a file with connections, certificates or a password
 )
 
 // Connection is how a broker is reached, as the operator of a node declares it. The guard of
@@ -143,22 +143,25 @@ func (c Connection) password() (string, error) {
 }
 
 func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("the file cannot be read: %w", err)
-	}
-	if info.Size() > maxSecret {
-		return nil, fmt.Errorf("%s has %d bytes, the most is %d", path, info.Size(), maxSecret)
-	}
 	text, err := os.ReadFile(path)
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("it has %d bytes, the most is %d", len(text), maxFile)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the file cannot be read: %w", err)
 	}
 	return text, nil
 }
 
-// tlsConfig is nil without TLS. Files are read again for every connect, since certificates
-// are renewed.
+// credentials are what is read anew for every connect: TLS, nil without it, and the password.
+func (c Connection) credentials() (config *tls.Config, password string, err error) {
+	if config, err = c.tlsConfig(); err == nil {
+		password, err = c.password()
+	}
+	return config, password, err
+}
+
+// tlsConfig is nil without TLS.
 func (c Connection) tlsConfig() (*tls.Config, error) {
 	if !c.TLS && c.CAFile == "" && c.CertFile == "" && !c.Insecure && !slices.Contains([]string{"amqps", "rediss"}, c.address.scheme) {
 		return nil, nil

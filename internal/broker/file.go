@@ -2,7 +2,6 @@ package broker
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,9 +28,9 @@ func Load(path string) (*Connections, error) {
 		return nil, fmt.Errorf("%s: %s", path, strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	out := &Connections{declared: map[string]Connection{}}
-	var all []error
+	var all []belfry.FieldError
 	fail := func(line int, format string, args ...any) {
-		all = append(all, fmt.Errorf("%s:%d: %s", path, line, fmt.Sprintf(format, args...)))
+		all = append(all, belfry.FieldError{Field: fmt.Sprintf("%s:%d", path, line), Message: fmt.Sprintf(format, args...)})
 	}
 	for name, node := range root {
 		if name != "connections" {
@@ -55,7 +54,10 @@ func Load(path string) (*Connections, error) {
 	if len(declared) == 0 {
 		fail(1, "there are no connections; for example connections: {orders: {url: kafka://host:9092}}")
 	}
-	return out, errors.Join(all...)
+	if len(all) > 0 {
+		return nil, &belfry.Error{Code: belfry.Invalid, Message: "the file of connections is not valid", Fields: all}
+	}
+	return out, nil
 }
 
 // decode reads one connection.

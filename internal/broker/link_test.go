@@ -79,6 +79,7 @@ func TestLinkWaitsNoLongerThanTheContext(t *testing.T) {
 		}
 		l.end() // before it is open
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		if all := opened(); len(all) != 1 || !all[0].closed {
 			t.Errorf("what opened after the end is %v", all)
 		}

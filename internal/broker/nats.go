@@ -25,17 +25,14 @@ func newNATS(c Connection) *natsPublisher {
 // NATS connects, with more options.
 func (c Connection) NATS(more ...nats.Option) (*nats.Conn, error) {
 	options := []nats.Option{nats.Name("belfry"), nats.Timeout(connectTimeout), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})} // it would print them
-	config, err := c.tlsConfig()
+	config, password, err := c.credentials()
 	if err != nil {
 		return nil, err
 	}
 	if config != nil {
 		options = append(options, nats.Secure(config))
 	}
-	password, err := c.password()
 	switch {
-	case err != nil:
-		return nil, err
 	case c.Username != "":
 		options = append(options, nats.UserInfo(c.Username, password))
 	case password != "":

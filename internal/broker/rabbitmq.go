@@ -38,11 +38,7 @@ func newRabbitMQ(c Connection) *rabbitMQ {
 
 // AMQP connects.
 func (c Connection) AMQP() (*amqp.Connection, error) {
-	config, err := c.tlsConfig()
-	if err != nil {
-		return nil, err
-	}
-	password, err := c.password()
+	config, password, err := c.credentials()
 	if err != nil {
 		return nil, err
 	}

@@ -29,11 +29,7 @@ func newRedis(c Connection) *redisStream {
 }
 
 func (c Connection) redis(ctx context.Context) (redis.Conn, error) {
-	config, err := c.tlsConfig()
-	if err != nil {
-		return nil, err
-	}
-	password, err := c.password()
+	config, password, err := c.credentials()
 	if err != nil {
 		return nil, err
 	}

@@ -202,25 +202,25 @@ func Parse(path string, content []byte) (*File, error) {
 // reader collects the errors of a file.
 type reader struct {
 	path   string
-	errors []string
+	errors []belfry.FieldError
 }
 
 func (r *reader) fail(line int, format string, args ...any) {
-	r.errors = append(r.errors, fmt.Sprintf("%s:%d: %s", r.path, line, fmt.Sprintf(format, args...)))
+	r.errors = append(r.errors, belfry.FieldError{Field: fmt.Sprintf("%s:%d", r.path, line), Message: fmt.Sprintf(format, args...)})
 }
 
 func (r *reader) err() error {
 	if len(r.errors) == 0 {
 		return nil
 	}
-	return errors.New(strings.Join(r.errors, "\n"))
+	return &belfry.Error{Code: belfry.Invalid, Message: "the file of commands is not valid", Fields: r.errors}
 }
 
 // decode decodes a mapping by the tags of the struct that v points to.
 func (r *reader) decode(n *yaml.Node, v any) {
 	var value any
 	if err := n.Decode(&value); err != nil {
-		r.errors = append(r.errors, fmt.Sprintf("%s: %s", r.path, strings.ReplaceAll(err.Error(), "\n", " ")))
+		r.fail(n.Line, "%s", strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "\n", " "))
 		return
 	}
 	text, err := json.Marshal(value)
@@ -279,8 +279,7 @@ func (r *reader) command(key, n *yaml.Node) *Command {
 		})
 	}
 	for i := before; i < len(r.errors); i++ { // say which command
-		at, message, _ := strings.Cut(r.errors[i], ": ")
-		r.errors[i] = at + ": command " + c.Name + ": " + message
+		r.errors[i].Message = "command " + c.Name + ": " + r.errors[i].Message
 	}
 	return c
 }

@@ -167,12 +167,12 @@ func TestRefusesStrict(t *testing.T) {
 }
 
 func TestTheWorkersEnvironmentIsHidden(t *testing.T) {
-	asNobody(t)
 	const environment = "BELFRY_TEST_HIDDEN"
 	if os.Getenv(environment) == "" {
+		asNobody(t)
 		cmd := exec.Command(os.Args[0], "-test.run=^TestTheWorkersEnvironmentIsHidden$", "-test.v")
 		cmd.Env = append(os.Environ(), environment+"=secret-of-the-worker")
-		if out, err := cmd.CombinedOutput(); err != nil {
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "hidden as it should") {
 			t.Errorf("%v\n%s", err, out)
 		}
 		return
@@ -191,5 +191,8 @@ func TestTheWorkersEnvironmentIsHidden(t *testing.T) {
 			t.Errorf("%s: error %v, output %s", sandbox, a.err, a.out)
 		}
 		mustBeGone(t, a)
+	}
+	if !t.Failed() {
+		t.Log("hidden as it should")
 	}
 }

@@ -52,6 +52,18 @@ func TestAFormKeepsAJob(t *testing.T) {
 	}
 }
 
+func TestAFormKeepsAMessage(t *testing.T) {
+	const payload = `{"connection":"orders","topic":"invoices","body":{}}`
+	f := newJobForm(belfry.Manifest{Name: "invoices", Payload: []byte(payload), Spec: belfry.Spec{Type: belfry.TypeMessage, Schedule: "@daily"}}, nil, nil)
+	got := readJob(url.Values{"type": {f.Type}, "name": {"invoices"}, "schedule": {"@daily"}, "payload": {f.Fields["payload"].Value}})
+	if len(got.Errors) > 0 || got.Type != belfry.TypeMessage || strings.Join(strings.Fields(string(got.Payload)), "") != payload {
+		t.Errorf("got %s, errors %v", belfry.MustJSON(got.Manifest), got.Errors)
+	}
+	if text := commandOf(got); !strings.Contains(text, "--type message") || !strings.Contains(text, "--payload") {
+		t.Errorf("the command is %s", text)
+	}
+}
+
 func sameJob(a, b belfry.Manifest) bool {
 	payloads := jsonText(a.Payload) != "" && strings.Contains(jsonText(a.Payload), "https://example.com") && strings.Contains(jsonText(a.Payload), `"Accept": "x"`)
 	a.Payload, b.Payload = nil, nil
