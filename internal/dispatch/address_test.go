@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/servertest"
 )
@@ -65,7 +67,7 @@ func TestAStreamIsBoundedAndOfOneCluster(t *testing.T) {
 	call, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	await(t, "both announce", func() bool {
-		return ours.Announce(call, lane, ids) == nil && theirs.Announce(call, lane, foreign) == nil
+		return ours.Announce(call, lane, inGroups(ids)) == nil && theirs.Announce(call, lane, inGroups(foreign)) == nil
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -74,9 +76,18 @@ func TestAStreamIsBoundedAndOfOneCluster(t *testing.T) {
 	if r.has(foreign[:1]) {
 		t.Error("announcements of another cluster arrive")
 	}
-	stream, err := ours.(*natsQueue).js.Stream(t.Context(), "belfry")
+	js := ours.(*natsQueue).js
+	stream, err := js.Stream(t.Context(), "belfry")
+	if err == nil {
+		_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "made", Subjects: []string{"made.ready.>"}, Description: "by an operator"})
+	}
 	if err != nil {
 		t.Fatal(err)
+	}
+	made := open(t, "nats://"+server.Addr+"?prefix=made")
+	await(t, "a stream that was there is used", func() bool { return made.Announce(call, lane, inGroups(ids)) == nil })
+	if found, err := js.Stream(t.Context(), "made"); err != nil || found.CachedInfo().Config.Description != "by an operator" || found.CachedInfo().State.Msgs == 0 {
+		t.Errorf("the stream of an operator is not used as it is (%v)", err)
 	}
 	if c := stream.CachedInfo().Config; c.MaxAge != time.Minute || c.MaxMsgsPerSubject != maxKept {
 		t.Errorf("the stream keeps announcements for %v, %d at most", c.MaxAge, c.MaxMsgsPerSubject)

@@ -70,6 +70,10 @@ func (q *amqpQueue) declare(lane string) (name string, err error) {
 	if err := q.connect(); err != nil || q.declared[name] {
 		return name, err
 	}
+	if q.exists(name) {
+		q.declared[name] = true
+		return name, nil
+	}
 	_, err = q.publisher.QueueDeclare(name, true, false, false, false, amqp.Table{
 		"x-message-ttl": int32(maxAge * 1000), "x-max-length": int32(maxKept), "x-expires": int32(time.Hour.Milliseconds()),
 	})
@@ -80,15 +84,27 @@ func (q *amqpQueue) declare(lane string) (name string, err error) {
 	return name, nil
 }
 
-func (q *amqpQueue) Announce(ctx context.Context, lane string, runs []belfry.ID) error {
+// exists reports whether there is a queue, which an operator may have declared in another
+// way; mu is held. A channel does not survive the question if there is none.
+func (q *amqpQueue) exists(name string) bool {
+	channel, err := q.conn.Channel()
+	if err != nil {
+		return false
+	}
+	defer channel.Close()
+	_, err = channel.QueueDeclarePassive(name, true, false, false, false, nil)
+	return err == nil
+}
+
+func (q *amqpQueue) Announce(ctx context.Context, lane string, groups [][]belfry.ID) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	name, err := q.declare(lane)
-	for i := range runs {
+	for _, runs := range groups {
 		if err != nil {
 			break
 		}
-		err = q.publisher.PublishWithContext(ctx, "", name, false, false, amqp.Publishing{Body: []byte(encode(runs[i : i+1]))})
+		err = q.publisher.PublishWithContext(ctx, "", name, false, false, amqp.Publishing{Body: []byte(encode(runs))})
 	}
 	return err
 }

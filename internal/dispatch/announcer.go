@@ -33,7 +33,7 @@ type Announcer struct {
 	Log     *slog.Logger
 	Metrics *metrics.Metrics
 
-	lanes     []string                              // that nodes serve
+	lanes     map[string]int                        // that nodes serve, with the slots of the smallest
 	lanesRead time.Time                             // when
 	announced map[string]map[belfry.ID]announcement // ready runs by lane
 	failing   bool
@@ -99,16 +99,19 @@ func (a *Announcer) report(err error) {
 
 // announceReady announces the runs that are due for it, and says how many are ready.
 func (a *Announcer) announceReady(ctx context.Context) (total int, err error) {
+	shards := a.Owned()
+	if len(shards) == 0 {
+		return 0, nil
+	}
 	read, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	if err := a.readLanes(read); err != nil {
 		return 0, err
 	}
-	shards := a.Owned()
-	for _, lane := range a.lanes {
+	for lane, slots := range a.lanes {
 		ready, err := a.Store.ReadyRuns(read, lane, shards, maxReady)
 		if err == nil {
-			err = a.announce(ctx, lane, ready)
+			err = a.announce(ctx, lane, slots, ready)
 		}
 		if total += len(ready); err != nil {
 			return total, err
@@ -127,18 +130,18 @@ func (a *Announcer) readLanes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.lanes, a.lanesRead = nil, time.Now()
+	a.lanes, a.lanesRead = map[string]int{}, time.Now()
 	for _, w := range workers {
 		for _, lane := range w.Lanes {
-			if !strings.Contains(lane, ":") && !slices.Contains(a.lanes, lane) {
-				a.lanes = append(a.lanes, lane)
+			if slots, known := a.lanes[lane]; !strings.Contains(lane, ":") && (!known || w.Slots < slots) {
+				a.lanes[lane] = w.Slots
 			}
 		}
 	}
 	return nil
 }
 
-func (a *Announcer) announce(ctx context.Context, lane string, ready []belfry.ID) error {
+func (a *Announcer) announce(ctx context.Context, lane string, slots int, ready []belfry.ID) error {
 	now := time.Now()
 	known := make(map[belfry.ID]announcement, len(ready)) // those that are not ready any more are forgotten
 	var due []belfry.ID
@@ -154,7 +157,7 @@ func (a *Announcer) announce(ctx context.Context, lane string, ready []belfry.ID
 	if len(due) > 0 {
 		call, cancel := context.WithTimeout(ctx, announceTimeout)
 		defer cancel()
-		err = a.Queue.Announce(call, lane, due)
+		err = a.Queue.Announce(call, lane, slices.Collect(slices.Chunk(due, min(max(slots/slotsPerRun, 1), maxGroup))))
 	}
 	if err == nil {
 		a.Metrics.Dispatched(metrics.DispatchAnnounced, len(due))

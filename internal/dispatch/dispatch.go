@@ -15,11 +15,12 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// Queue carries announcements of ready runs from schedulers to workers. Each reaches one
-// worker, if any. Its methods may be called concurrently.
+// Queue carries announcements of ready runs from schedulers to workers. Its methods may be
+// called concurrently.
 type Queue interface {
-	// Announce sends ids of ready runs of a lane, until the deadline that ctx has.
-	Announce(ctx context.Context, lane string, runs []belfry.ID) error
+	// Announce sends ids of ready runs of a lane, until the deadline that ctx has. A group is
+	// a message, which reaches one worker, if any.
+	Announce(ctx context.Context, lane string, groups [][]belfry.ID) error
 
 	// Receive waits for announcements of a lane and returns some, about max at most. An error
 	// is the broker's, or that of ctx.
@@ -34,6 +35,16 @@ const (
 	maxAge  = 60
 	maxKept = 100_000
 )
+
+// A worker that has few slots gets few runs at once, so that others get the rest: a group is
+// no larger than this part of the slots of the smallest worker, and maxGroup at most.
+const (
+	slotsPerRun = 4
+	maxGroup    = 8
+)
+
+// messages is how many to ask for if there are so many slots.
+func messages(slots int) int { return max(slots/slotsPerRun, 1) }
 
 // encode is the body of a message: ids, one per line.
 func encode(runs []belfry.ID) string {

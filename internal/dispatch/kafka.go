@@ -2,13 +2,11 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -80,31 +78,19 @@ func (q *kafkaQueue) topic(ctx context.Context, lane string) (string, error) {
 	}
 	request := kmsg.NewPtrCreateTopicsRequest()
 	request.Topics, request.TimeoutMillis = []kmsg.CreateTopicsRequestTopic{topic}, int32(announceTimeout.Milliseconds())
-	response, err := request.RequestWith(ctx, q.producer)
-	for _, t := range responseTopics(response) {
-		if e := kerr.ErrorForCode(t.ErrorCode); e != nil && !errors.Is(e, kerr.TopicAlreadyExists) {
-			err = errors.Join(err, fmt.Errorf("create topic %s: %w", name, e))
-		}
-	}
+	_, err := request.RequestWith(ctx, q.producer) // Whether it exists, or may not be created, its use says.
 	q.topics[name] = err == nil
 	return name, err
 }
 
-func responseTopics(r *kmsg.CreateTopicsResponse) []kmsg.CreateTopicsResponseTopic {
-	if r == nil {
-		return nil
-	}
-	return r.Topics
-}
-
-func (q *kafkaQueue) Announce(ctx context.Context, lane string, runs []belfry.ID) error {
+func (q *kafkaQueue) Announce(ctx context.Context, lane string, groups [][]belfry.ID) error {
 	topic, err := q.topic(ctx, lane)
 	if err != nil {
 		return err
 	}
-	records := make([]*kgo.Record, len(runs))
-	for i := range runs {
-		records[i] = &kgo.Record{Topic: topic, Value: []byte(encode(runs[i : i+1]))}
+	records := make([]*kgo.Record, len(groups))
+	for i, runs := range groups {
+		records[i] = &kgo.Record{Topic: topic, Value: []byte(encode(runs))}
 	}
 	return q.producer.ProduceSync(ctx, records...).FirstErr()
 }
@@ -138,7 +124,7 @@ func (q *kafkaQueue) Receive(ctx context.Context, lane string, max int) (runs []
 		return nil, err
 	}
 	for len(runs) == 0 {
-		fetches := c.PollRecords(ctx, max)
+		fetches := c.PollRecords(ctx, messages(max))
 		if err := fetches.Err(); err != nil {
 			return nil, err
 		}

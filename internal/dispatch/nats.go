@@ -58,7 +58,7 @@ func (q *natsQueue) reset() {
 
 var errNotConnected = errors.New("there is no connection to the broker")
 
-// ready creates the stream if it is missing.
+// ready finds the stream, or creates it.
 func (q *natsQueue) ready(ctx context.Context) error {
 	if !q.conn.IsConnected() {
 		if err := q.conn.LastError(); err != nil {
@@ -71,20 +71,31 @@ func (q *natsQueue) ready(ctx context.Context) error {
 	if q.hasStream {
 		return nil
 	}
-	_, err := q.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-		Name: q.prefix, Subjects: []string{q.prefix + ".ready.>"}, Storage: jetstream.MemoryStorage, Discard: jetstream.DiscardOld,
-		MaxAge: maxAge * time.Second, MaxMsgsPerSubject: maxKept, MaxMsgSize: maxBody, NoAck: true,
-	})
+	_, err := q.js.Stream(ctx, q.prefix) // An operator may have created it, with replicas.
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = q.createStream(ctx)
+	}
 	q.hasStream = err == nil
 	return err
 }
 
-func (q *natsQueue) Announce(ctx context.Context, lane string, runs []belfry.ID) error {
+func (q *natsQueue) createStream(ctx context.Context) error {
+	_, err := q.js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: q.prefix, Subjects: []string{q.prefix + ".ready.>"}, Storage: jetstream.MemoryStorage, Discard: jetstream.DiscardOld,
+		MaxAge: maxAge * time.Second, MaxMsgsPerSubject: maxKept, MaxMsgSize: maxBody, NoAck: true,
+	})
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node was first
+		return nil
+	}
+	return err
+}
+
+func (q *natsQueue) Announce(ctx context.Context, lane string, groups [][]belfry.ID) error {
 	if err := q.ready(ctx); err != nil {
 		return err
 	}
-	for i := range runs {
-		if err := q.conn.Publish(q.subject(lane), []byte(encode(runs[i:i+1]))); err != nil {
+	for _, runs := range groups {
+		if err := q.conn.Publish(q.subject(lane), []byte(encode(runs))); err != nil {
 			return err
 		}
 	}
@@ -100,10 +111,12 @@ func (q *natsQueue) consumer(ctx context.Context, lane string) (c jetstream.Cons
 	if c := q.consumers[lane]; c != nil {
 		return c, q.link, nil
 	}
-	c, err = q.js.CreateOrUpdateConsumer(ctx, q.prefix, jetstream.ConsumerConfig{
-		Durable: laneName(lane, "_"), FilterSubject: q.subject(lane),
-		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, InactiveThreshold: time.Hour,
-	})
+	name := laneName(lane, "_")
+	if c, err = q.js.Consumer(ctx, q.prefix, name); errors.Is(err, jetstream.ErrConsumerNotFound) {
+		c, err = q.js.CreateOrUpdateConsumer(ctx, q.prefix, jetstream.ConsumerConfig{
+			Durable: name, FilterSubject: q.subject(lane), AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, InactiveThreshold: time.Hour,
+		})
+	}
 	if err == nil {
 		q.consumers[lane] = c
 	}
@@ -121,12 +134,13 @@ func (q *natsQueue) Receive(ctx context.Context, lane string, max int) ([]belfry
 		if err != nil {
 			return nil, err
 		}
-		runs, err := take(c.FetchNoWait(max))
+		runs, err := take(c.FetchNoWait(messages(max)))
 		if err == nil && len(runs) == 0 {
-			if runs, err = q.waitForOne(ctx, link, c); len(runs) > 0 && max > 1 {
-				more, _ := take(c.FetchNoWait(max - 1)) // The next call would fail too.
-				runs = append(runs, more...)
-			}
+			runs, err = q.waitForOne(ctx, link, c)
+		}
+		for more := runs; len(more) > 0 && len(runs) < max; {
+			more, _ = take(c.FetchNoWait(messages(max - len(runs)))) // The next call would fail too.
+			runs = append(runs, more...)
 		}
 		if err != nil && ctx.Err() == nil {
 			q.reset()

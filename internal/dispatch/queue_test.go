@@ -3,6 +3,8 @@ package dispatch
 import (
 	"context"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -17,9 +19,16 @@ const lane = "default/http"
 // brokers are the real servers, and how to reach them.
 var brokers = map[string]func(t testing.TB) (server *servertest.Server, address string){
 	"nats": func(t testing.TB) (*servertest.Server, string) { s := servertest.NATS(t); return s, "nats://" + s.Addr },
+	"nats 2.9": func(t testing.TB) (*servertest.Server, string) {
+		s := servertest.DebianNATS(t)
+		return s, "nats://" + s.Addr
+	},
 	"kafka": func(t testing.TB) (*servertest.Server, string) {
-		s := servertest.Kafka(t)
-		return s, "kafka://" + s.Addr
+		s, password := servertest.KafkaSASL(t), filepath.Join(t.TempDir(), "password")
+		if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return s, "kafka://" + s.Addr + "?sasl=scram-sha-256&username=belfry&password_file=" + password
 	},
 	"amqp": func(t testing.TB) (*servertest.Server, string) {
 		s := servertest.RabbitMQ(t)
@@ -50,6 +59,9 @@ func open(t testing.TB, address string) Queue {
 	t.Cleanup(q.Close)
 	return q
 }
+
+// inGroups are ids as they are announced.
+func inGroups(ids []belfry.ID) [][]belfry.ID { return slices.Collect(slices.Chunk(ids, 3)) }
 
 func newIDs(n int) (ids []belfry.ID) {
 	for range n {
@@ -104,7 +116,7 @@ func announce(t testing.TB, q Queue, r *receiver, ids []belfry.ID) {
 			t.Fatalf("announcements do not arrive after %v", waitLimit)
 		}
 		call, cancel := context.WithTimeout(t.Context(), announceTimeout)
-		err := q.Announce(call, lane, ids)
+		err := q.Announce(call, lane, inGroups(ids))
 		cancel()
 		if err != nil {
 			t.Logf("announce: %v", err)
@@ -138,7 +150,7 @@ func TestQueues(t *testing.T) {
 		t.Logf("1000 announcements took %v", time.Since(start))
 		server.Kill()
 		call, cancel := context.WithTimeout(t.Context(), announceTimeout)
-		err := announcer.Announce(call, lane, newIDs(10))
+		err := announcer.Announce(call, lane, inGroups(newIDs(10)))
 		cancel()
 		t.Logf("without the broker: %v", err)
 		server.Start()

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -231,10 +232,12 @@ func (s *Source) judge(m *mode, runs []*belfry.Run) {
 	case s.hasClaimed:
 		s.polledAt = time.Time{} // again
 	default:
-		s.bridge(m, nil)
+		s.bridge(m, errLate)
 	}
 	s.hasClaimed = false
 }
+
+var errLate = errors.New("runs were ready for a second, and no announcement came")
 
 // bridge makes claims go to the database; mu is held.
 func (s *Source) bridge(m *mode, why error) {

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -132,7 +133,7 @@ func (d *database) ReadyRuns(_ context.Context, of string, shards []int, limit i
 }
 
 func (d *database) Workers(context.Context) ([]store.Worker, error) {
-	return []store.Worker{{Lanes: []string{"default/message", lane}}, {Lanes: []string{lane, "ours:default/mail"}}}, nil
+	return []store.Worker{{Slots: 100, Lanes: []string{"default/message", lane}}, {Slots: 8, Lanes: []string{lane, "ours:default/mail"}}}, nil
 }
 
 // memory is a broker: fault says what it does with announcements, and with calls if it is down.
@@ -158,11 +159,15 @@ func (m *memory) count() int {
 	return m.sent
 }
 
-func (m *memory) Announce(_ context.Context, _ string, runs []belfry.ID) error {
+func (m *memory) Announce(_ context.Context, _ string, groups [][]belfry.ID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.down != nil {
 		return m.down
+	}
+	runs := slices.Concat(groups...)
+	if len(groups[0]) != min(len(runs), 2) {
+		return fmt.Errorf("%d runs in a message, for workers that have 8 slots at least", len(groups[0]))
 	}
 	m.sent += len(runs)
 	if m.fault != nil {

@@ -16,10 +16,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/broker"
 )
 
-const (
-	sqsRuns     = 10 // announcements in a message, since a request costs money
-	sqsMessages = 10 // in a request, the most that SQS allows
-)
+const sqsMessages = 10 // in a request, the most that SQS allows
 
 // sqsQueue is a standard queue of Amazon SQS for each lane.
 type sqsQueue struct {
@@ -44,8 +41,17 @@ func (q *sqsQueue) url(ctx context.Context, lane string) (*string, error) {
 	if q.urls[lane] != nil {
 		return q.urls[lane], nil
 	}
+	name := aws.String(q.prefix + "-" + laneName(lane, "-"))
+	found, err := q.client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: name})
+	if err == nil {
+		q.urls[lane] = found.QueueUrl
+		return found.QueueUrl, nil
+	}
+	if _, missing := errors.AsType[*types.QueueDoesNotExist](err); !missing {
+		return nil, err
+	}
 	created, err := q.client.CreateQueue(ctx, &sqs.CreateQueueInput{
-		QueueName:  aws.String(q.prefix + "-" + laneName(lane, "-")),
+		QueueName:  name,
 		Attributes: map[string]string{"MessageRetentionPeriod": strconv.Itoa(maxAge), "VisibilityTimeout": "30"},
 	})
 	if err != nil {
@@ -57,8 +63,7 @@ func (q *sqsQueue) url(ctx context.Context, lane string) (*string, error) {
 
 // check forgets a queue that is gone.
 func (q *sqsQueue) check(lane string, err error) error {
-	var gone *types.QueueDoesNotExist
-	if errors.As(err, &gone) {
+	if _, gone := errors.AsType[*types.QueueDoesNotExist](err); gone {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		delete(q.urls, lane)
@@ -66,14 +71,14 @@ func (q *sqsQueue) check(lane string, err error) error {
 	return err
 }
 
-func (q *sqsQueue) Announce(ctx context.Context, lane string, runs []belfry.ID) error {
+func (q *sqsQueue) Announce(ctx context.Context, lane string, groups [][]belfry.ID) error {
 	url, err := q.url(ctx, lane)
 	if err != nil {
 		return err
 	}
-	for part := range slices.Chunk(runs, sqsMessages*sqsRuns) {
+	for part := range slices.Chunk(groups, sqsMessages) {
 		var entries []types.SendMessageBatchRequestEntry
-		for ids := range slices.Chunk(part, sqsRuns) {
+		for _, ids := range part {
 			entries = append(entries, types.SendMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(len(entries))), MessageBody: aws.String(encode(ids))})
 		}
 		sent, err := q.client.SendMessageBatch(ctx, &sqs.SendMessageBatchInput{QueueUrl: url, Entries: entries})
@@ -94,7 +99,7 @@ func (q *sqsQueue) Receive(ctx context.Context, lane string, max int) (runs []be
 	}
 	for len(runs) == 0 {
 		received, err := q.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
-			QueueUrl: url, MaxNumberOfMessages: int32(min((max+sqsRuns-1)/sqsRuns, sqsMessages)), WaitTimeSeconds: int32(receiveWait.Seconds()),
+			QueueUrl: url, MaxNumberOfMessages: int32(min(messages(max), sqsMessages)), WaitTimeSeconds: int32(receiveWait.Seconds()),
 		})
 		if err != nil {
 			return nil, q.check(lane, err)

@@ -16,7 +16,7 @@ const DispatchDatabase = "database"
 func (c Config) overBroker() bool { return c.Dispatch != "" && c.Dispatch != DispatchDatabase }
 
 func (n *Node) openQueue() (err error) {
-	if n.config.overBroker() {
+	if n.config.overBroker() && (n.config.has(RoleScheduler) || n.config.has(RoleWorker)) {
 		if n.queue, err = dispatch.Open(n.config.Dispatch); err != nil {
 			err = fmt.Errorf("--dispatch: %w", err)
 		}

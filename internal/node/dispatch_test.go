@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -181,5 +182,18 @@ func (f *dispatchFixture) drains(t *testing.T) {
 	}
 	if run, attempts := f.await(t, job); run.Status != belfry.RunSucceeded || run.Attempt != 2 || attempts != 2 {
 		t.Errorf("the run is %s after %d attempts, and was called %d times", run.Status, run.Attempt, attempts)
+	}
+}
+
+func TestDispatchIsChecked(t *testing.T) {
+	for address, want := range map[string]string{"nats://host": "set --database-url", "redis://host": "--dispatch: "} {
+		c := Defaults()
+		c.Listen, c.Data, c.Dispatch = "127.0.0.1:0", t.TempDir(), address
+		if strings.HasPrefix(address, "redis") {
+			c.DatabaseURL = "postgres://127.0.0.1:1/none" // it is not asked
+		}
+		if _, err := New(t.Context(), c, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", address, err, want)
+		}
 	}
 }
