@@ -45,7 +45,7 @@ type Spool struct {
 	dir   string
 	specs SpecEncoder
 	count int
-	head  []NewRow
+	head  [][]NewRow // in memory: blocks of 1, 2, 4 and so on, so that none is copied
 	bytes int
 	file  *os.File
 	buf   *bufio.Writer
@@ -81,13 +81,14 @@ func (s *Spool) add(n *NewJob) error {
 	if err != nil {
 		return fmt.Errorf("job %s: %w", job.ID, err)
 	}
-	row := NewRow{
+	s.count++
+	inMemory := s.file == nil && s.count <= SpoolJobs && s.bytes < SpoolBytes
+	row := s.newRow(inMemory)
+	*row = NewRow{
 		ID: job.ID, Namespace: job.Namespace, Name: job.Name, Description: job.Description, Tags: job.Tags, Revision: job.Revision, State: job.State,
 		Spec: spec, Digest: DigestOf(job, spec), Payload: job.Payload, Queue: job.Queue, Type: job.Type, Handler: job.Handler, CreatedAt: job.CreatedAt, Plan: n.Plan,
 	}
-	s.count++
-	if s.file == nil && len(s.head) < SpoolJobs && s.bytes < SpoolBytes {
-		s.head = append(s.head, row)
+	if inMemory {
 		s.bytes += len(row.Payload)
 		return nil
 	}
@@ -96,7 +97,21 @@ func (s *Spool) add(n *NewJob) error {
 			return err
 		}
 	}
-	return s.enc.Encode(&row)
+	return s.enc.Encode(row)
+}
+
+// newRow is the memory of a row: the next in the blocks, or its own.
+func (s *Spool) newRow(inBlocks bool) *NewRow {
+	if !inBlocks {
+		return new(NewRow)
+	}
+	last := len(s.head) - 1
+	if last < 0 || len(s.head[last]) == cap(s.head[last]) {
+		last++
+		s.head = append(s.head, make([]NewRow, 0, 1<<min(last, 8)))
+	}
+	s.head[last] = append(s.head[last], NewRow{})
+	return &s.head[last][len(s.head[last])-1]
 }
 
 func (s *Spool) open() error {
@@ -117,9 +132,11 @@ func (s *Spool) InMemory() bool { return s.file == nil }
 
 // Each calls f for the jobs in their order. It may be called again.
 func (s *Spool) Each(f func(*NewRow) error) error {
-	for i := range s.head {
-		if err := f(&s.head[i]); err != nil {
-			return err
+	for _, block := range s.head {
+		for i := range block {
+			if err := f(&block[i]); err != nil {
+				return err
+			}
 		}
 	}
 	if s.file == nil {
