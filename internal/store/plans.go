@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -152,9 +152,12 @@ func DigestOf(job *belfry.Job, spec string) Digest {
 
 // Digest is the digest of a due plan.
 func (d *Due) Digest() Digest {
-	h := sha256.New()
-	fmt.Fprintf(h, "%d:%d:%d:%s%s%s", d.Revision, len(d.Namespace), len(d.Name), d.Namespace, d.Name, d.Spec)
-	return Digest(h.Sum(nil)[:len(Digest{})])
+	text := make([]byte, 0, 512)
+	for _, n := range []int{d.Revision, len(d.Namespace), len(d.Name)} {
+		text = append(strconv.AppendInt(text, int64(n), 10), ':')
+	}
+	sum := sha256.Sum256(append(append(append(text, d.Namespace...), d.Name...), d.Spec...))
+	return Digest(sum[:len(Digest{})])
 }
 
 // PendingTrigger is a trigger with its job's plan.

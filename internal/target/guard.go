@@ -1,6 +1,7 @@
 package target
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -111,7 +112,7 @@ func (g *Guard) Blocked(host string) []netip.Addr {
 // that is not known. The payload is valid JSON.
 func (g *Guard) Warning(payload json.RawMessage) string {
 	value := jsontext.Member(payload, "url")
-	if len(value) == 0 || value[0] != '"' {
+	if len(value) == 0 || value[0] != '"' || !mayNameAddress(value) {
 		return ""
 	}
 	u, err := url.Parse(jsontext.Unquote(value))
@@ -127,6 +128,13 @@ func (g *Guard) Warning(payload json.RawMessage) string {
 	}
 	return fmt.Sprintf("payload.url: the settings of this node do not allow %s as a target; runs fail on nodes with the same settings. To allow it, start the nodes with --allow-target %s",
 		u.Hostname(), strings.Join(flag, ","))
+}
+
+// mayNameAddress reports whether the host of a URL may be an address or localhost. It spares
+// most URLs of a large import to be parsed.
+func mayNameAddress(url []byte) bool {
+	_, host, found := bytes.Cut(url, []byte("//"))
+	return !found || len(host) == 0 || host[0] < 'A' || host[0]|0x20 == 'l' || host[0] == '['
 }
 
 var (
