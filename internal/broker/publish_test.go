@@ -138,30 +138,32 @@ func (f fixture) survivesLostAcknowledgement(t *testing.T, c *Connections) {
 		t.Fatalf("got %v", err)
 	}
 	r.Attempt++
-	f.publish(t, c, r)
+	attempts := 1 + f.publish(t, c, r)
 	list := f.receive(t)[before:]
 	for _, m := range list {
 		if m.headers["Idempotency-Key"] != "invoice-4" {
 			t.Errorf("received %v", m)
 		}
 	}
-	if len(list) != 1 && (f.dedupes || len(list) != 2) {
-		t.Errorf("the message arrived %d times", len(list))
+	if n := len(list); n < 1 || n > attempts || f.dedupes && n != 1 {
+		t.Errorf("the message arrived %d times after %d attempts", n, attempts)
 	}
 }
 
-// publish tries until the broker acknowledges, as the retries of a job do.
-func (f fixture) publish(t *testing.T, c *Connections, r *belfry.Run) {
+// publish tries until the broker acknowledges, as the retries of a job do, and returns how
+// often it did.
+func (f fixture) publish(t *testing.T, c *Connections, r *belfry.Run) (attempts int) {
 	t.Helper()
 	for ctx := waitContext(t); ; {
+		attempts++
 		err := c.Handle(ctx, r)
 		if err == nil {
-			return
+			return attempts
 		}
 		select {
 		case <-ctx.Done():
 			t.Error(err)
-			return
+			return attempts
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
