@@ -59,6 +59,8 @@ type Control struct {
 	sender    Sender // nil: channels cannot be tested
 	messages  func(belfry.MessagePayload) []belfry.FieldError
 
+	refuseShell bool // jobs may not give text for a shell
+
 	node        belfry.ID
 	ownsAll     bool
 	election    belfry.Election
@@ -79,15 +81,15 @@ func (c *Control) FillClaims(o Offers) { c.offers = o }
 // SendThrough sets how channels are tested. It is called before any of that.
 func (c *Control) SendThrough(s Sender) { c.sender = s }
 
-// CheckMessages sets what is checked of a message beyond its form. It is called before any
-// job is created.
-func (c *Control) CheckMessages(check func(belfry.MessagePayload) []belfry.FieldError) {
-	c.messages = check
+// CheckPayloads sets what is checked of messages beyond their form, and whether jobs may give
+// text for a shell. It is called before any job is created.
+func (c *Control) CheckPayloads(messages func(belfry.MessagePayload) []belfry.FieldError, allowShell bool) {
+	c.messages, c.refuseShell = messages, !allowShell
 }
 
 func (c *Control) validator(now time.Time) *validate.Validator {
 	v := validate.New(now, c.defaults)
-	v.Messages = c.messages
+	v.Messages, v.RefuseShell = c.messages, c.refuseShell
 	return v
 }
 

@@ -292,7 +292,7 @@ func (n *Node) serve(ctx context.Context, offers control.Offers) error {
 		o.Control.RunsIn(n.id, n.ownsAll(), n.election())
 		o.Control.FillClaims(offers)
 		o.Control.SendThrough(n.sender())
-		o.Control.CheckMessages(n.connections.Check)
+		o.Control.CheckPayloads(n.connections.Check, n.config.AllowShell)
 		page := web.Options{Control: o.Control, Draining: n.draining, Settings: n.config.Settings, Version: n.config.Version, Log: n.log}
 		if n.keys != nil {
 			page.Keys = n.keys

@@ -116,15 +116,22 @@ func (c *check) payload(raw json.RawMessage, kind string) json.RawMessage {
 		_, errors := target.ParseValidHTTP(raw)
 		c.add(errors...)
 	case kind == belfry.TypeCommand:
-		_, errors := command.ParsePayload(raw)
-		c.add(errors...)
+		p, errors := command.ParsePayload(raw)
+		if c.add(errors...); p.Shell != "" && c.RefuseShell && c.changes(raw) {
+			c.fail("payload.shell", "is not allowed here; only a node with the embedded database that was started with --allow-shell runs it. Name the command in the file of a worker instead")
+		}
 	case kind == belfry.TypeMessage:
 		message, errors := target.ParseMessage(raw)
-		if c.add(errors...); c.Messages != nil && (c.before == nil || !bytes.Equal(raw, c.before.Payload)) {
+		if c.add(errors...); c.Messages != nil && c.changes(raw) {
 			c.add(c.Messages(message)...)
 		}
 	}
 	return raw
+}
+
+// changes reports whether the payload is new: what a server accepted once may stay.
+func (c *check) changes(payload json.RawMessage) bool {
+	return c.before == nil || !bytes.Equal(payload, c.before.Payload)
 }
 
 // unmask restores the secrets of the stored payload, unless they would go elsewhere: an

@@ -88,6 +88,15 @@ func TestTypeCommand(t *testing.T) {
 		_, errors := create(func(in *Input) { in.Payload = json.RawMessage(tt.payload) })
 		oneError(t, errors, tt.field, tt.words)
 	}
+	v := New(now, plan.Defaults{})
+	v.RefuseShell = true
+	in := input("@daily")
+	in.Type, in.Payload = belfry.TypeCommand, json.RawMessage(`{"shell":"id"}`)
+	_, errors = v.Create(belfry.ID{1}, in)
+	oneError(t, errors, "payload.shell", "--allow-shell")
+	if _, errors := v.Edit(belfry.Job{Manifest: in.Manifest}, in); len(errors) > 0 {
+		t.Errorf("a job that was accepted before: %v", errors)
+	}
 	_, errors = create(func(in *Input) { in.Handler = "command.restore" })
 	oneError(t, errors, "handler", "leave it out")
 	if _, errors = create(func(in *Input) { in.Handler = "command.backup" }); len(errors) > 0 {

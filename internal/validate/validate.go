@@ -52,6 +52,8 @@ type Validator struct {
 	// Messages says what is wrong with a message that only a server knows: that there is no
 	// such connection. Nil: that is not known.
 	Messages func(belfry.MessagePayload) []belfry.FieldError
+
+	RefuseShell bool // the server lets no job give text for a shell
 }
 
 // New returns a Validator. The defaults are those of the server that fires the jobs.
