@@ -180,7 +180,8 @@ func (f *dispatchFixture) drains(t *testing.T) {
 	for _, stop := range f.stops {
 		stop()
 	}
-	if run, attempts := f.await(t, job); run.Status != belfry.RunSucceeded || run.Attempt != 2 || attempts != 2 {
+	// The worker that is stopped last may have claimed the run in between, and returned it before or after its call.
+	if run, attempts := f.await(t, job); run.Status != belfry.RunSucceeded || run.Attempt < 2 || run.Attempt > 3 || attempts < 2 || attempts > run.Attempt {
 		t.Errorf("the run is %s after %d attempts, and was called %d times", run.Status, run.Attempt, attempts)
 	}
 }
