@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/auth"
 	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/openapi"
@@ -99,8 +100,11 @@ func newAPI(o Options) *api {
 	a.Log = cmp.Or(a.Log, slog.Default())
 	a.served = a.operations()
 	for _, op := range a.served {
-		a.mux.Handle(op.Method+" "+op.Path, a.traced(op))
-		if op.Open {
+		if op.Permission.Roles() == nil {
+			panic("the operation " + op.ID + " declares no permission")
+		}
+		a.mux.Handle(op.Method+" "+op.Path, a.permit(op, a.traced(op)))
+		if op.Permission == auth.Public {
 			a.open[op.Path] = true
 		}
 	}
@@ -125,10 +129,64 @@ func (a *api) traced(op operation) http.Handler {
 	})
 }
 
+// permit is the handler of an operation, for those who have its permission. A namespace that the
+// caller may not see is answered as if it had nothing in it.
+func (a *api) permit(op operation, next http.Handler) http.Handler {
+	if op.Permission == auth.Public {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v := contextOf(r)
+		p := auth.Local()
+		if v.principal != nil {
+			known := *v.principal
+			p = &known
+		}
+		p.Address, p.RequestID = addressOfClient(r), v.id
+		if err := a.mayCall(p, op, r); err != nil {
+			a.fail(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(auth.With(r.Context(), p)))
+	})
+}
+
+func (a *api) mayCall(p *auth.Principal, op operation, r *http.Request) error {
+	namespace, err := readNamespace(r)
+	switch {
+	case err != nil:
+		return err
+	case !p.Has(op.Permission):
+		return &httpError{code: belfry.Forbidden, detail: fmt.Sprintf("the role %s may not do this; one of these may: %s", p.Role, roleNames(op.Permission))}
+	case op.Permission != auth.Known && !op.Global && !p.Sees(namespace):
+		return belfry.Errorf(belfry.NotFound, "there is no namespace %q", namespace)
+	case op.Permission != auth.Known && op.Global && !p.SeesAll():
+		return &httpError{code: belfry.Forbidden, detail: "this is about all namespaces, and the API key is for some of them"}
+	}
+	return nil
+}
+
+func roleNames(p auth.Permission) string {
+	var names []string
+	for _, role := range p.Roles() {
+		names = append(names, string(role))
+	}
+	return strings.Join(names, ", ")
+}
+
+// addressOfClient is the address that a request came from, without its port.
+func addressOfClient(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
 // requestContext is what is known of a request before it is read.
 type requestContext struct {
-	id  string
-	key string // name of the API key
+	id        string
+	principal *auth.Principal // nil: not known
 }
 
 type contextKey struct{}
@@ -138,6 +196,14 @@ func contextOf(r *http.Request) *requestContext {
 		return v
 	}
 	return &requestContext{}
+}
+
+// keyName is the name of the API key, for the log.
+func (v *requestContext) keyName() string {
+	if v.principal == nil {
+		return ""
+	}
+	return v.principal.Name
 }
 
 var requestIDs = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
@@ -159,7 +225,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.Metrics.Request(r.Pattern, out.status, took)
 		a.Log.LogAttrs(r.Context(), slog.LevelDebug, "request", slog.String("request_id", v.id), slog.String("method", r.Method),
 			slog.String("path", loggedPath(r)), slog.Int("status", out.status), slog.Int64("bytes", out.bytes),
-			slog.Duration("took", took), slog.String("key", v.key))
+			slog.Duration("took", took), slog.String("key", v.keyName()))
 	}()
 	body := r.Body
 	defer a.recoverPanic(out, r)
@@ -222,12 +288,12 @@ func (a *api) authorize(r *http.Request) error {
 		return &httpError{code: belfry.Misdirected, detail: fmt.Sprintf("this server does not accept the name %.100q in the Host header; its operator can allow it with --host", hostName(r.Host))}
 	}
 	if a.Keys != nil && !a.isPage(r) && !a.open[r.URL.Path] && !strings.HasPrefix(r.URL.Path, pingPath) {
-		name, err := a.Keys.check(r.Header.Values("Authorization"))
+		principal, err := a.Keys.check(r.Header.Values("Authorization"))
 		if err != nil {
 			return err
 		}
-		contextOf(r).key = name
-		if err := a.limiter.allow(name, time.Now()); err != nil {
+		contextOf(r).principal = principal
+		if err := a.limiter.allow(principal.Name, time.Now()); err != nil {
 			return err
 		}
 	}

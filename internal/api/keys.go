@@ -21,6 +21,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/auth"
 )
 
 // Keys are the API keys of a file, of which only hashes are kept. While Watch runs, they
@@ -202,21 +203,22 @@ func (k *Keys) Name(hash [sha256.Size]byte) (name string, ok bool) {
 	return "", false
 }
 
-// check finds the key in an Authorization header and gives its name.
-func (k *Keys) check(headers []string) (name string, err error) {
+// check finds the key in an Authorization header and says whose it is. A key of the file may do
+// everything.
+func (k *Keys) check(headers []string) (*auth.Principal, error) {
 	if k.Err() != nil {
-		return "", noKey(`Bearer realm="belfry"`, unusableKeys+"; its log says why")
+		return nil, noKey(`Bearer realm="belfry"`, unusableKeys+"; its log says why")
 	}
 	if len(headers) == 0 {
-		return "", noKey(`Bearer realm="belfry"`, "an API key is required: send the header Authorization: Bearer <key>")
+		return nil, noKey(`Bearer realm="belfry"`, "an API key is required: send the header Authorization: Bearer <key>")
 	}
 	scheme, text, _ := strings.Cut(headers[0], " ")
 	if len(headers) == 1 && strings.EqualFold(scheme, "Bearer") {
 		if name, ok := k.find(strings.TrimSpace(text)); ok {
-			return name, nil
+			return &auth.Principal{Actor: belfry.Actor{Kind: belfry.ActorKey, ID: name, Name: name}, Role: belfry.RoleAdmin, Commands: true}, nil
 		}
 	}
-	return "", noKey(`Bearer realm="belfry", error="invalid_token"`, "the Authorization header does not hold a valid API key")
+	return nil, noKey(`Bearer realm="belfry", error="invalid_token"`, "the Authorization header does not hold a valid API key")
 }
 
 func noKey(challenge, detail string) *httpError {

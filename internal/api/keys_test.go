@@ -87,7 +87,11 @@ func TestKeysCheck(t *testing.T) {
 		{"Bearer ", "", false},
 		{aliceKey, "", false},
 	} {
-		name, err := keys.check([]string{tt.header})
+		name := ""
+		p, err := keys.check([]string{tt.header})
+		if p != nil {
+			name = p.Name
+		}
 		if name != tt.name || (err == nil) != tt.ok {
 			t.Errorf("%s: got %q, error %v", tt.header, name, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/auth"
 	"github.com/belfry-sh/belfry/internal/openapi"
 	"github.com/belfry-sh/belfry/internal/store"
 )
@@ -16,7 +17,7 @@ import (
 func (a *api) actionOperations() []operation {
 	simple := func(id, path, summary, doc string, do func(ctx context.Context, namespace, ref string) (belfry.Job, error)) operation {
 		return handle(a, openapi.Operation{
-			ID: id, Method: "POST", Path: jobsPath + "/{job}/" + path, Group: groupJobs, Summary: summary, Doc: doc,
+			ID: id, Method: "POST", Path: jobsPath + "/{job}/" + path, Group: groupJobs, Permission: auth.Operate, Summary: summary, Doc: doc,
 			Responses: []openapi.Response{jobResponse}, Errors: errorsWith(notFound, conflict),
 		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
 			return a.shownJob(do(ctx, r.namespace, r.ref))
@@ -25,7 +26,7 @@ func (a *api) actionOperations() []operation {
 	return []operation{
 		simple("pauseJob", "pause", "Pause a job", "Stops the job from firing until it is resumed; what is already due still runs. A paused job stays as it is.", a.Control.Pause),
 		handle(a, openapi.Operation{
-			ID: "resumeJob", Method: "POST", Path: jobsPath + "/{job}/resume", Group: groupJobs, Summary: "Resume a job",
+			ID: "resumeJob", Method: "POST", Path: jobsPath + "/{job}/resume", Group: groupJobs, Permission: auth.Operate, Summary: "Resume a job",
 			Doc: "Lets a paused job fire again. Occurrences during the pause are recorded as skipped, except that an overdue one-off runs. With `catch_up` they count as missed, and the job catches up as " +
 				"`missed_window` says. A job that is not paused stays as it is; a cancelled one plans nothing until its schedule is edited.",
 			Optional: true, Examples: map[string]string{"Catching up": `{"catch_up": true}`}, Responses: []openapi.Response{jobResponse}, Errors: errorsWith(notFound, conflict),
@@ -34,7 +35,7 @@ func (a *api) actionOperations() []operation {
 		}),
 		simple("cancelJob", "cancel", "Cancel a job", "Cancels the live and pending runs of the job and plans nothing more. The job stays, and can be given another schedule or deleted. Repeating it changes nothing.", a.Control.CancelJob),
 		handle(a, openapi.Operation{
-			ID: "triggerJob", Method: "POST", Path: jobsPath + "/{job}/trigger", Group: groupRuns, Summary: "Run a job now",
+			ID: "triggerJob", Method: "POST", Path: jobsPath + "/{job}/trigger", Group: groupRuns, Permission: auth.Operate, Summary: "Run a job now",
 			Doc: "Creates a run of the job, paused or not, beside its schedule; its `overlap` policy applies. The run may have its own payload: for an `http` job that " +
 				"is the body of the request, never its address. The run can be read at `Location` immediately.",
 			Headers: []string{keyHeader}, Optional: true, Examples: map[string]string{"With its own payload": `{"payload": {"report_type": "monthly"}}`},
@@ -44,7 +45,7 @@ func (a *api) actionOperations() []operation {
 			return acceptedRun(result.RunID, result, err)
 		}),
 		handle(a, openapi.Operation{
-			ID: "backfillJob", Method: "POST", Path: jobsPath + "/{job}/backfill", Group: groupRuns, Summary: "Run past occurrences",
+			ID: "backfillJob", Method: "POST", Path: jobsPath + "/{job}/backfill", Group: groupRuns, Permission: auth.Operate, Summary: "Run past occurrences",
 			Doc: "Creates a run for every past occurrence of the current schedule from `from` to `to`, both included, whether it ran before or not. The runs are of kind " +
 				"`backfill` and follow one after another unless `overlap` is `parallel`. If there are more than `limit`, the answer says where to continue. A dry run only lists the occurrences.",
 			Headers: []string{keyHeader},
@@ -63,7 +64,7 @@ func (a *api) actionOperations() []operation {
 		}),
 		a.importOperation(),
 		handleWithin(a, bulkTimeout, openapi.Operation{
-			ID: "bulkJobs", Method: "POST", Path: jobsPath + "/actions", Group: groupJobs, Summary: "Apply an action to many jobs",
+			ID: "bulkJobs", Method: "POST", Path: jobsPath + "/actions", Group: groupJobs, Permission: auth.Operate, Summary: "Apply an action to many jobs",
 			Doc: "Pauses, resumes, triggers, cancels or deletes every job that matches the filter, or redrives their dead letters (`retry`), newest job first. A dry run only counts. " +
 				"A failure for one job is reported and does not stop the action for the others. Repeating it is harmless; with an `Idempotency-Key` no job is triggered twice. " +
 				"One request handles 10,000 jobs at most: if the answer has a `next`, send the same request again with it as `cursor`.",
@@ -82,7 +83,7 @@ func (a *api) actionOperations() []operation {
 
 func (a *api) previewOperation() operation {
 	return handle(a, openapi.Operation{
-		ID: "previewSchedule", Method: "POST", Path: apiPath + "/schedules/preview", Group: groupSchedules, Summary: "Preview a schedule",
+		ID: "previewSchedule", Method: "POST", Path: apiPath + "/schedules/preview", Group: groupSchedules, Permission: auth.Read, Summary: "Preview a schedule",
 		Doc: "Describes a schedule in a sentence, warns of surprises, and lists its next occurrences with their local times; a note says where a clock change moved, skipped or repeated one. " +
 			"Nothing is stored. `H` has a different value in each job; here it has that of no job. Errors name the field and the column, with an example.",
 		Global: true,
@@ -101,7 +102,7 @@ func (a *api) previewOperation() operation {
 
 func (a *api) importOperation() operation {
 	return a.handleRaw(openapi.Operation{
-		ID: "importJobs", Method: "POST", Path: jobsPath + "/bulk", Group: groupJobs, Summary: "Create many jobs",
+		ID: "importJobs", Method: "POST", Path: jobsPath + "/bulk", Group: groupJobs, Permission: auth.Write, Summary: "Create many jobs",
 		Doc: "Creates all jobs of the body or none. The body has a job per line, or is an array of jobs, and at most 64 MiB; each job has at most 1 MiB. It is received completely before " +
 			"anything is stored, and must arrive at 64 KiB per 10 seconds or faster. Errors are reported by line (`line 17.schedule`) or element (`[16].schedule`), " +
 			"up to 100. Blank lines are skipped. With an `Idempotency-Key` exactly the same bytes must be sent again.",

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/auth"
 	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/openapi"
 	"github.com/belfry-sh/belfry/internal/store"
@@ -24,7 +25,7 @@ const (
 // eventsOperation lists events, or streams them to a client that asks for that.
 func (a *api) eventsOperation() operation {
 	op := list(a, openapi.Operation{
-		ID: "listEvents", Method: "GET", Path: apiPath + "/events", Group: groupEvents, Summary: "List or watch events", Headers: []string{lastEventHeader}, Errors: []int{notFound},
+		ID: "listEvents", Method: "GET", Path: apiPath + "/events", Group: groupEvents, Permission: auth.Read, Summary: "List or watch events", Headers: []string{lastEventHeader}, Errors: []int{notFound},
 		Doc: "What operators should know, such as runs that died, jobs that began to fail, and nodes that were lost, the latest first. " +
 			"With `Accept: text/event-stream` they are sent as they happen, as server-sent events whose data is an `Event`, until the client disconnects: those that are recorded from now on, or after `Last-Event-ID`, which an `EventSource` sends when it reconnects. " +
 			"After a reconnection some of the last half a minute may come again, with the same ids.",

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/auth"
 	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/openapi"
 	"github.com/belfry-sh/belfry/internal/store"
@@ -57,7 +58,7 @@ var (
 func (a *api) jobOperations() []operation {
 	return []operation{
 		handle(a, openapi.Operation{
-			ID: "createJob", Method: "POST", Path: jobsPath, Group: groupJobs, Summary: "Create a job",
+			ID: "createJob", Method: "POST", Path: jobsPath, Group: groupJobs, Permission: auth.Write, Summary: "Create a job",
 			Doc: "Stores a job and plans its first run, which the answer shows. Without a `type` it is an `http` job if its payload has a `url`, otherwise a `worker` job whose handler has the job's name. " +
 				"An instant that is past by less than 30 minutes fires at once; an older one is refused.\n\n" + spellings,
 			Headers: []string{keyHeader}, Body: manifestType, Examples: manifestExamples,
@@ -71,20 +72,20 @@ func (a *api) jobOperations() []operation {
 			return a.createdJob(a.Control.Create(ctx, r.namespace, in, r.key))
 		}),
 		list(a, openapi.Operation{
-			ID: "listJobs", Method: "GET", Path: jobsPath, Group: groupJobs, Summary: "List jobs",
+			ID: "listJobs", Method: "GET", Path: jobsPath, Group: groupJobs, Permission: auth.Read, Summary: "List jobs",
 			Doc: "The jobs of the namespace, newest first. Archived one-offs are listed only with a `status` that they may have: `completed`, `failed` or `cancelled`. A page may be short or empty and still have a next one.",
 		}, func(ctx context.Context, r *request, f belfry.JobFilter, p store.Page) ([]belfry.Job, store.Position, error) {
 			return a.Control.List(ctx, r.namespace, f, p)
 		}),
 		handle(a, openapi.Operation{
-			ID: "getJob", Method: "GET", Path: jobsPath + "/{job}", Group: groupJobs, Summary: "Get a job",
+			ID: "getJob", Method: "GET", Path: jobsPath + "/{job}", Group: groupJobs, Permission: auth.Read, Summary: "Get a job",
 			Doc:       "Values in the payload that look like secrets are shown as `***`. An archived one-off is found by its id or name for as long as its history is kept; it cannot be changed.",
 			Responses: []openapi.Response{jobResponse}, Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
 			return a.shownJob(a.Control.Get(ctx, r.namespace, r.ref))
 		}),
 		handle(a, openapi.Operation{
-			ID: "editJob", Method: "PATCH", Path: jobsPath + "/{job}", Group: groupJobs, Summary: "Edit a job",
+			ID: "editJob", Method: "PATCH", Path: jobsPath + "/{job}", Group: groupJobs, Permission: auth.Write, Summary: "Edit a job",
 			Doc: "Changes the fields that are given; null sets one back to its default. The payload is replaced as a whole; `***` in it keeps the secret that is stored at that place. " +
 				"What is already due still runs as the job was. `status` pauses or resumes the job.\n\n" + spellings,
 			Headers: []string{matchHeader}, Body: manifestType, Patch: true,
@@ -92,7 +93,7 @@ func (a *api) jobOperations() []operation {
 			Responses: []openapi.Response{jobResponse, diffResponse}, Errors: errorsWith(notFound, conflict, changed),
 		}, a.editJob),
 		handle(a, openapi.Operation{
-			ID: "putJob", Method: "PUT", Path: jobsPath + "/{job}", Group: groupJobs, Summary: "Create or replace a job",
+			ID: "putJob", Method: "PUT", Path: jobsPath + "/{job}", Group: groupJobs, Permission: auth.Write, Summary: "Create or replace a job",
 			Doc: "With a name, creates the job or makes it what the body says; with an id, replaces a job that must exist. Fields that are left out have their defaults, except `status`: " +
 				"without it a paused job stays paused. Nothing changes, not even the revision, if the job is already as declared, so that the request can be repeated. " +
 				"With `If-Match: *` the job must exist. With `dry_run` the answer is what would change.\n\n" + spellings,
@@ -101,7 +102,7 @@ func (a *api) jobOperations() []operation {
 			Errors:    errorsWith(notFound, conflict, changed),
 		}, a.putJob),
 		handle(a, openapi.Operation{
-			ID: "deleteJob", Method: "DELETE", Path: jobsPath + "/{job}", Group: groupJobs, Summary: "Delete a job",
+			ID: "deleteJob", Method: "DELETE", Path: jobsPath + "/{job}", Group: groupJobs, Permission: auth.Write, Summary: "Delete a job",
 			Doc:     "Nothing more is planned, and the name is free again. Live runs finish and the history is kept, unless the parameters say otherwise.",
 			Headers: []string{matchHeader}, Responses: []openapi.Response{{Status: http.StatusNoContent, Doc: "The job is deleted."}}, Errors: []int{notFound, conflict, changed},
 		}, func(ctx context.Context, r *request, q deleteQuery, _ none) (response, error) {
@@ -113,13 +114,13 @@ func (a *api) jobOperations() []operation {
 			return response{status: http.StatusNoContent}, err
 		}),
 		list(a, openapi.Operation{
-			ID: "listRevisions", Method: "GET", Path: jobsPath + "/{job}/revisions", Group: groupJobs, Summary: "List the revisions of a job",
+			ID: "listRevisions", Method: "GET", Path: jobsPath + "/{job}/revisions", Group: groupJobs, Permission: auth.Read, Summary: "List the revisions of a job",
 			Doc: "Spec and payload of the job, now and before each edit, the current revision first. Runs name the revision they were fired from.", Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, _ none, p store.Page) ([]belfry.Revision, store.Position, error) {
 			return a.Control.Revisions(ctx, r.namespace, r.ref, p)
 		}),
 		handle(a, openapi.Operation{
-			ID: "rollbackJob", Method: "POST", Path: jobsPath + "/{job}/rollback", Group: groupJobs, Summary: "Roll back a job",
+			ID: "rollbackJob", Method: "POST", Path: jobsPath + "/{job}/rollback", Group: groupJobs, Permission: auth.Write, Summary: "Roll back a job",
 			Doc:       "Gives the job the spec and payload of an earlier revision. That is an edit too: it gets a new revision and can be undone. Name, tags and status stay.",
 			Examples:  map[string]string{"To the second revision": `{"revision": 2}`},
 			Responses: []openapi.Response{jobResponse}, Errors: errorsWith(notFound, conflict),

@@ -6,6 +6,7 @@ import (
 	"reflect"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/auth"
 	"github.com/belfry-sh/belfry/internal/openapi"
 	"github.com/belfry-sh/belfry/internal/schema"
 	"github.com/belfry-sh/belfry/internal/store"
@@ -57,7 +58,7 @@ func (b *monitorBody) patch(m *belfry.Monitor) []belfry.FieldError {
 func (a *api) monitorOperations() []operation {
 	return append([]operation{
 		handle(a, openapi.Operation{
-			ID: "createMonitor", Method: "POST", Path: monitorsPath, Group: groupMonitors, Summary: "Create a monitor",
+			ID: "createMonitor", Method: "POST", Path: monitorsPath, Group: groupMonitors, Permission: auth.Write, Summary: "Create a monitor",
 			Doc:  "The answer has the address to ping. Nothing is expected before the first ping.",
 			Body: monitorType, Examples: monitorExamples,
 			Responses: []openapi.Response{openapi.JSON[belfry.Monitor](http.StatusCreated, "The monitor.", "Location")}, Errors: errorsWith(conflict),
@@ -66,7 +67,7 @@ func (a *api) monitorOperations() []operation {
 			return createdMonitor(r, m, err)
 		}),
 		list(a, openapi.Operation{
-			ID: "listMonitors", Method: "GET", Path: monitorsPath, Group: groupMonitors, Summary: "List monitors", Doc: "The monitors of the namespace, newest first.",
+			ID: "listMonitors", Method: "GET", Path: monitorsPath, Group: groupMonitors, Permission: auth.Read, Summary: "List monitors", Doc: "The monitors of the namespace, newest first.",
 		}, func(ctx context.Context, r *request, _ none, p store.Page) ([]belfry.Monitor, store.Position, error) {
 			monitors, next, err := a.Control.ListMonitors(ctx, r.namespace, p)
 			for i := range monitors {
@@ -75,14 +76,14 @@ func (a *api) monitorOperations() []operation {
 			return monitors, next, err
 		}),
 		handle(a, openapi.Operation{
-			ID: "getMonitor", Method: "GET", Path: monitorsPath + "/{monitor}", Group: groupMonitors, Summary: "Get a monitor",
+			ID: "getMonitor", Method: "GET", Path: monitorsPath + "/{monitor}", Group: groupMonitors, Permission: auth.Read, Summary: "Get a monitor",
 			Doc: "The monitor with its status now.", Responses: []openapi.Response{monitorResponse}, Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
 			m, err := a.Control.Monitor(ctx, r.namespace, r.ref)
 			return shownMonitor(r, m, err)
 		}),
 		handle(a, openapi.Operation{
-			ID: "putMonitor", Method: "PUT", Path: monitorsPath + "/{monitor}", Group: groupMonitors, Summary: "Create or replace a monitor",
+			ID: "putMonitor", Method: "PUT", Path: monitorsPath + "/{monitor}", Group: groupMonitors, Permission: auth.Write, Summary: "Create or replace a monitor",
 			Doc: "With a name, creates the monitor or gives it the settings of the body; with an id, it must exist. Settings that are left out have their defaults. " +
 				"Its address and its pings stay.",
 			Body: monitorType, Patch: true, Examples: map[string]string{"Once a day": `{"every_seconds": 86400, "grace_seconds": 7200}`},
@@ -95,7 +96,7 @@ func (a *api) monitorOperations() []operation {
 			return shownMonitor(r, m, err)
 		}),
 		handle(a, openapi.Operation{
-			ID: "editMonitor", Method: "PATCH", Path: monitorsPath + "/{monitor}", Group: groupMonitors, Summary: "Edit a monitor",
+			ID: "editMonitor", Method: "PATCH", Path: monitorsPath + "/{monitor}", Group: groupMonitors, Permission: auth.Write, Summary: "Edit a monitor",
 			Doc: "Changes the settings that are given; null sets one back to its default. `every_seconds` replaces `cron`, and the other way round. If the schedule changes, or " +
 				"the monitor is resumed with `\"paused\": false`, the next ping is expected from now on.",
 			Body: monitorType, Patch: true, Examples: map[string]string{"Pause": `{"paused": true}`, "More time": `{"grace_seconds": 14400}`},
@@ -105,7 +106,7 @@ func (a *api) monitorOperations() []operation {
 			return shownMonitor(r, m, err)
 		}),
 		handle(a, openapi.Operation{
-			ID: "deleteMonitor", Method: "DELETE", Path: monitorsPath + "/{monitor}", Group: groupMonitors, Summary: "Delete a monitor",
+			ID: "deleteMonitor", Method: "DELETE", Path: monitorsPath + "/{monitor}", Group: groupMonitors, Permission: auth.Write, Summary: "Delete a monitor",
 			Doc: "Its address no longer accepts pings.", Responses: []openapi.Response{{Status: http.StatusNoContent, Doc: "The monitor is deleted."}}, Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
 			return response{status: http.StatusNoContent}, a.Control.DeleteMonitor(ctx, r.namespace, r.ref)
@@ -139,9 +140,9 @@ func (a *api) pingOperations() (list []operation) {
 	} {
 		for _, method := range []string{"GET", "POST"} {
 			list = append(list, operation{openapi.Operation{
-				ID: map[string]string{"GET": "ping", "POST": "postPing"}[method] + p.id, Method: method, Path: pingPath + "{token}" + p.path, Group: groupMonitors,
+				ID: map[string]string{"GET": "ping", "POST": "postPing"}[method] + p.id, Method: method, Path: pingPath + "{token}" + p.path, Group: groupMonitors, Permission: auth.Public,
 				Summary: "Ping: " + p.says, Doc: "Needs no key: the token is in the address. `HEAD` works as well, and a body is ignored. Pings that say the same within a second are recorded once.",
-				Open: true, Global: true, Responses: []openapi.Response{{Status: http.StatusOK, Doc: "The ping is recorded.", Media: "text/plain"}}, Errors: []int{notFound},
+				Global: true, Responses: []openapi.Response{{Status: http.StatusOK, Doc: "The ping is recorded.", Media: "text/plain"}}, Errors: []int{notFound},
 			}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 				defer cancel()

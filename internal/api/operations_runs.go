@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/auth"
 	"github.com/belfry-sh/belfry/internal/openapi"
 	"github.com/belfry-sh/belfry/internal/store"
 )
@@ -23,7 +24,7 @@ type explainQuery struct {
 func (a *api) runOperations() []operation {
 	return []operation{
 		list(a, openapi.Operation{
-			ID: "listJobRuns", Method: "GET", Path: jobsPath + "/{job}/runs", Group: groupRuns, Summary: "List the runs of a job",
+			ID: "listJobRuns", Method: "GET", Path: jobsPath + "/{job}/runs", Group: groupRuns, Permission: auth.Read, Summary: "List the runs of a job",
 			Doc: "Runs, live ones included, and skipped occurrences with their reason, the latest first, without attempts. " +
 				"A deleted job is found by its id as long as its history is kept. A page may be short or empty and still have a next one.", Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, f belfry.JobRunFilter, p store.Page) ([]belfry.Run, store.Position, error) {
@@ -31,7 +32,7 @@ func (a *api) runOperations() []operation {
 		}),
 		a.historyOperation(),
 		handle(a, openapi.Operation{
-			ID: "explainJob", Method: "GET", Path: jobsPath + "/{job}/why", Group: groupRuns, Summary: "Explain why a job ran or did not",
+			ID: "explainJob", Method: "GET", Path: jobsPath + "/{job}/why", Group: groupRuns, Permission: auth.Read, Summary: "Explain why a job ran or did not",
 			Doc: "Explains what was decided for an instant of the job and by which rule; for a waiting run, what it waits for; for the future, what is planned. " +
 				"A deleted job is found by its id. Without `at`: the latest run or skip, or else the next occurrence; of a paused job the next occurrence.",
 			Responses: []openapi.Response{openapi.JSON[belfry.Explanation](http.StatusOK, "The explanation.")}, Errors: []int{notFound},
@@ -43,20 +44,20 @@ func (a *api) runOperations() []operation {
 			return shown(explanation, err)
 		}),
 		list(a, openapi.Operation{
-			ID: "listRuns", Method: "GET", Path: runsPath, Group: groupRuns, Summary: "List runs",
+			ID: "listRuns", Method: "GET", Path: runsPath, Group: groupRuns, Permission: auth.Read, Summary: "List runs",
 			Doc: "Runs and skipped occurrences of the namespace, or of one job, the latest first. A page may be short or empty and still have a next one.", Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, f belfry.RunFilter, p store.Page) ([]belfry.Run, store.Position, error) {
 			return a.Control.ListRuns(ctx, r.namespace, f, p)
 		}),
 		handle(a, openapi.Operation{
-			ID: "getRun", Method: "GET", Path: runsPath + "/{run}", Group: groupRuns, Summary: "Get a run",
+			ID: "getRun", Method: "GET", Path: runsPath + "/{run}", Group: groupRuns, Permission: auth.Read, Summary: "Get a run",
 			Doc:       "A run with its failed attempts. A trigger that is not fired yet is shown as the run that it will be.",
 			Responses: []openapi.Response{openapi.JSON[belfry.Run](http.StatusOK, "The run.")}, Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
 			return shown(a.Control.Run(ctx, r.namespace, r.id))
 		}),
 		handle(a, openapi.Operation{
-			ID: "getRunLog", Method: "GET", Path: runsPath + "/{run}/log", Group: groupRuns, Summary: "Get the log of a run",
+			ID: "getRunLog", Method: "GET", Path: runsPath + "/{run}/log", Group: groupRuns, Permission: auth.Read, Summary: "Get the log of a run",
 			Doc: "What the handler of a worker wrote to the log of an attempt, also while it runs: a second or two after it was written. " +
 				"To follow it, request `next_offset` as the next `offset`, and the run for its status. The log of an attempt is complete when the attempt has ended. It is plain text from outside: escape it where it is shown.",
 			Responses: []openapi.Response{openapi.JSON[belfry.RunLog](http.StatusOK, "The log from the offset on.")}, Errors: []int{notFound},
@@ -64,7 +65,7 @@ func (a *api) runOperations() []operation {
 			return shown(a.Control.RunLog(ctx, r.namespace, r.id, q))
 		}),
 		handle(a, openapi.Operation{
-			ID: "cancelRun", Method: "POST", Path: runsPath + "/{run}/cancel", Group: groupRuns, Summary: "Cancel a run",
+			ID: "cancelRun", Method: "POST", Path: runsPath + "/{run}/cancel", Group: groupRuns, Permission: auth.Operate, Summary: "Cancel a run",
 			Doc: "Cancels a run that no worker holds at once. The worker of a running one learns of it with its next heartbeat, within 7 seconds, and stops the handler; if the handler succeeds nevertheless, " +
 				"the run has succeeded. Repeating it changes nothing; a run that ended in another way is refused with 409.",
 			Responses: []openapi.Response{openapi.JSON[belfry.Run](http.StatusAccepted, "The run; its worker will stop it."), openapi.JSON[belfry.Run](http.StatusOK, "The run, which is cancelled.")},
@@ -83,7 +84,7 @@ func (a *api) runOperations() []operation {
 // historyOperation shows a job with a page of its runs.
 func (a *api) historyOperation() operation {
 	return handle(a, openapi.Operation{
-		ID: "getJobHistory", Method: "GET", Path: jobsPath + "/{job}/history", Group: groupRuns, Summary: "Get a job with its runs",
+		ID: "getJobHistory", Method: "GET", Path: jobsPath + "/{job}/history", Group: groupRuns, Permission: auth.Read, Summary: "Get a job with its runs",
 		Doc: "The job, and in `executions` a page of its runs; the `Link` header leads to earlier ones. " +
 			"A deleted job is found by its id as long as its history is kept.", Query: pageQueries, Errors: []int{notFound},
 		Responses: []openapi.Response{openapi.JSON[belfry.JobHistory](http.StatusOK, "The job and a page of its runs.", "Link")},
@@ -101,13 +102,13 @@ func (a *api) historyOperation() operation {
 func (a *api) deadOperations() []operation {
 	return []operation{
 		list(a, openapi.Operation{
-			ID: "listDeadLetters", Method: "GET", Path: deadPath, Group: groupDead, Summary: "List dead letters",
+			ID: "listDeadLetters", Method: "GET", Path: deadPath, Group: groupDead, Permission: auth.Read, Summary: "List dead letters",
 			Doc: "Runs that are out of attempts, the latest first, without payloads and attempts.", Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, f belfry.DeadFilter, p store.Page) ([]belfry.DeadLetter, store.Position, error) {
 			return a.Control.ListDeadLetters(ctx, r.namespace, f, p)
 		}),
 		handle(a, openapi.Operation{
-			ID: "groupDeadLetters", Method: "GET", Path: deadPath + "/groups", Group: groupDead, Summary: "Group dead letters",
+			ID: "groupDeadLetters", Method: "GET", Path: deadPath + "/groups", Group: groupDead, Permission: auth.Read, Summary: "Group dead letters",
 			Doc:   "How many dead letters there are of each kind of failure, the largest group first. Filters accept the fingerprint of a group.",
 			Query: pageQueries, Errors: []int{notFound}, Responses: []openapi.Response{openapi.JSON[[]belfry.DeadGroup](http.StatusOK, "The groups.")},
 		}, func(ctx context.Context, r *request, f belfry.DeadFilter, _ none) (response, error) {
@@ -115,14 +116,14 @@ func (a *api) deadOperations() []operation {
 			return response{body: append([]belfry.DeadGroup{}, groups...)}, err
 		}),
 		handle(a, openapi.Operation{
-			ID: "getDeadLetter", Method: "GET", Path: deadPath + "/{run}", Group: groupDead, Summary: "Get a dead letter",
+			ID: "getDeadLetter", Method: "GET", Path: deadPath + "/{run}", Group: groupDead, Permission: auth.Read, Summary: "Get a dead letter",
 			Doc:       "A dead letter with its payload, attempts and outputs. Values in the payload that look like secrets are shown as `***`.",
 			Responses: []openapi.Response{openapi.JSON[belfry.DeadLetter](http.StatusOK, "The dead letter.")}, Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
 			return shown(a.Control.DeadLetter(ctx, r.namespace, r.id))
 		}),
 		handle(a, openapi.Operation{
-			ID: "redriveDeadLetter", Method: "POST", Path: deadPath + "/{run}/redrive", Group: groupDead, Summary: "Redrive a dead letter",
+			ID: "redriveDeadLetter", Method: "POST", Path: deadPath + "/{run}/redrive", Group: groupDead, Permission: auth.Operate, Summary: "Redrive a dead letter",
 			Doc: "Runs it again with all its retries. The run keeps its id, idempotency key and attempts. If its job was edited since it was fired it runs as the job is now, " +
 				"as `revision` in the answer says, unless `as_fired` is set. It may get another payload: for an `http` job that is the body of the request, never its address; `***` in it keeps the secret that is stored at that place.",
 			Optional: true, Examples: map[string]string{"With another payload": `{"payload": {"format": "csv"}}`},
@@ -135,7 +136,7 @@ func (a *api) deadOperations() []operation {
 			return acceptedRun(r.id, run, err)
 		}),
 		handle(a, openapi.Operation{
-			ID: "discardDeadLetter", Method: "DELETE", Path: deadPath + "/{run}", Group: groupDead, Summary: "Discard a dead letter",
+			ID: "discardDeadLetter", Method: "DELETE", Path: deadPath + "/{run}", Group: groupDead, Permission: auth.Operate, Summary: "Discard a dead letter",
 			Doc:       "Its run stays in the history as `discarded`, for its retention.",
 			Responses: []openapi.Response{{Status: http.StatusNoContent, Doc: "It is discarded."}}, Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
@@ -143,7 +144,7 @@ func (a *api) deadOperations() []operation {
 			return response{status: http.StatusNoContent}, err
 		}),
 		handleWithin(a, bulkTimeout, openapi.Operation{
-			ID: "redriveDeadLetters", Method: "POST", Path: deadPath + "/redrive", Group: groupDead, Summary: "Redrive many dead letters",
+			ID: "redriveDeadLetters", Method: "POST", Path: deadPath + "/redrive", Group: groupDead, Permission: auth.Operate, Summary: "Redrive many dead letters",
 			Doc: "Redrives every dead letter that matches the filter, as its job is now, unless `as_fired` is set; with a `rate`, that many start per second. A dry run only counts. An empty filter needs `all`. " +
 				"One request handles 10,000 at most: repeat it while the answer says `more`.",
 			Examples: map[string]string{
@@ -156,7 +157,7 @@ func (a *api) deadOperations() []operation {
 			return shown(a.Control.Redrive(ctx, r.namespace, body))
 		}),
 		handleWithin(a, bulkTimeout, openapi.Operation{
-			ID: "discardDeadLetters", Method: "POST", Path: deadPath + "/discard", Group: groupDead, Summary: "Discard many dead letters",
+			ID: "discardDeadLetters", Method: "POST", Path: deadPath + "/discard", Group: groupDead, Permission: auth.Operate, Summary: "Discard many dead letters",
 			Doc: "Discards every dead letter that matches the filter. A dry run only counts. An empty filter needs `all`. One request handles 10,000 at most: repeat it while the answer says `more`.",
 			Examples: map[string]string{
 				"Count what would be discarded": `{"filter": {"fingerprint": "3f9a0c51d2e87b46"}, "dry_run": true}`,

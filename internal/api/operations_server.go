@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/auth"
 	"github.com/belfry-sh/belfry/internal/openapi"
 	"github.com/belfry-sh/belfry/internal/schema"
 )
@@ -59,7 +60,7 @@ func (a *api) metricsOperations() []operation {
 		return nil
 	}
 	return []operation{{openapi.Operation{
-		ID: "getMetrics", Method: "GET", Path: "/metrics", Group: groupServer, Summary: "Get the metrics",
+		ID: "getMetrics", Method: "GET", Path: "/metrics", Group: groupServer, Permission: auth.Read, Summary: "Get the metrics",
 		Doc:    "The metrics of this node for Prometheus, as text or, if `Accept` asks for it, as OpenMetrics.",
 		Global: true, Responses: []openapi.Response{{Status: http.StatusOK, Doc: "The metrics.", Media: "text/plain"}},
 	}, a.Metrics.Handler()}}
@@ -74,7 +75,7 @@ type index struct {
 
 func (a *api) indexOperation() operation {
 	return handle(a, openapi.Operation{
-		ID: "getIndex", Method: "GET", Path: "/{$}", Group: groupServer, Summary: "List the operations", Doc: "Every method and path.", Global: true,
+		ID: "getIndex", Method: "GET", Path: "/{$}", Group: groupServer, Permission: auth.Known, Summary: "List the operations", Doc: "Every method and path.", Global: true,
 		Responses: []openapi.Response{openapi.JSON[index](http.StatusOK, "The operations.")},
 	}, func(context.Context, *request, none, none) (response, error) {
 		paths := make([]string, len(a.served))
@@ -91,12 +92,12 @@ func (a *api) serverOperations() []operation {
 	return []operation{
 		a.indexOperation(),
 		{openapi.Operation{
-			ID: "getOpenAPI", Method: "GET", Path: apiPath + "/openapi.json", Group: groupServer, Summary: "Get the OpenAPI document", Doc: "The API as an OpenAPI 3.1 document.",
-			Open: true, Global: true, Responses: []openapi.Response{{Status: http.StatusOK, Doc: "The document.", Headers: []string{"ETag"}, Media: openapi.MediaJSON}, unchanged},
+			ID: "getOpenAPI", Method: "GET", Path: apiPath + "/openapi.json", Group: groupServer, Permission: auth.Public, Summary: "Get the OpenAPI document", Doc: "The API as an OpenAPI 3.1 document.",
+			Global: true, Responses: []openapi.Response{{Status: http.StatusOK, Doc: "The document.", Headers: []string{"ETag"}, Media: openapi.MediaJSON}, unchanged},
 		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.openapi.serve(w, r, openapi.MediaJSON) })},
 		{openapi.Operation{
-			ID: "getReference", Method: "GET", Path: "/docs/api", Group: groupServer, Summary: "Read the reference", Doc: "The API as a page for people.",
-			Open: true, Global: true, Responses: []openapi.Response{{Status: http.StatusOK, Doc: "The page.", Headers: []string{"ETag"}, Media: "text/html"}, unchanged},
+			ID: "getReference", Method: "GET", Path: "/docs/api", Group: groupServer, Permission: auth.Public, Summary: "Read the reference", Doc: "The API as a page for people.",
+			Global: true, Responses: []openapi.Response{{Status: http.StatusOK, Doc: "The page.", Headers: []string{"ETag"}, Media: "text/html"}, unchanged},
 		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Security-Policy", a.policy)
 			w.Header().Set("Referrer-Policy", "no-referrer")
@@ -121,13 +122,13 @@ func (a *api) healthOperations() []operation {
 	}
 	return []operation{
 		{openapi.Operation{
-			ID: "getLive", Method: "GET", Path: livePath, Group: groupServer, Summary: "Check that the process is alive",
-			Doc: "Answers for as long as the process can answer. Needs no key, and accepts any `Host`.", Open: true, Global: true, Responses: text("It is alive."),
+			ID: "getLive", Method: "GET", Path: livePath, Group: groupServer, Permission: auth.Public, Summary: "Check that the process is alive",
+			Doc: "Answers for as long as the process can answer. Needs no key, and accepts any `Host`.", Global: true, Responses: text("It is alive."),
 		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { ok(w) })},
 		{openapi.Operation{
-			ID: "getReady", Method: "GET", Path: readyPath, Group: groupServer, Summary: "Check that the node is ready",
-			Doc:  "Says whether requests should be sent here, and if not, why: the database cannot be reached or takes no writes, the scheduler of the node makes no progress, the file of API keys cannot be used, or the node is shutting down. Needs no key, and accepts any `Host`.",
-			Open: true, Global: true, Responses: text("It is ready."), Errors: []int{http.StatusServiceUnavailable},
+			ID: "getReady", Method: "GET", Path: readyPath, Group: groupServer, Permission: auth.Public, Summary: "Check that the node is ready",
+			Doc:    "Says whether requests should be sent here, and if not, why: the database cannot be reached or takes no writes, the scheduler of the node makes no progress, the file of API keys cannot be used, or the node is shutting down. Needs no key, and accepts any `Host`.",
+			Global: true, Responses: text("It is ready."), Errors: []int{http.StatusServiceUnavailable},
 		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 			defer cancel()

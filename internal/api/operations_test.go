@@ -17,6 +17,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/api"
+	"github.com/belfry-sh/belfry/internal/auth"
 	"github.com/belfry-sh/belfry/internal/openapi"
 	"github.com/belfry-sh/belfry/internal/schema"
 )
@@ -280,7 +281,7 @@ func TestEveryOperationRequiresAPIKey(t *testing.T) {
 	for _, op := range api.OperationsOf(s.Handler) {
 		for _, headers := range [][]string{nil, {"Authorization: Bearer " + strings.Repeat("x", 40)}, {"Authorization: Basic b3BzOng="}} {
 			a := s.send(op.Method, pathOf(op, unknownID), "", headers...)
-			if (a.status == http.StatusUnauthorized) == op.Open {
+			if (a.status == http.StatusUnauthorized) == (op.Permission == auth.Public) {
 				t.Errorf("%s %s with %v: got %d", op.Method, op.Path, headers, a.status)
 			}
 			if a.status >= 400 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/auth"
 	"github.com/belfry-sh/belfry/internal/openapi"
 )
 
@@ -26,7 +27,7 @@ func (heartbeatBody) maxBody() int64 { return 4 << 20 }
 func (a *api) workerOperations() []operation {
 	return []operation{
 		handle(a, openapi.Operation{
-			ID: "heartbeat", Method: "POST", Path: workersPath + "/{worker}/heartbeat", Group: groupWorkers, Summary: "Send a heartbeat",
+			ID: "heartbeat", Method: "POST", Path: workersPath + "/{worker}/heartbeat", Group: groupWorkers, Permission: auth.Work, Summary: "Send a heartbeat",
 			Doc: "A worker generates a new id each time it starts and registers with its first heartbeat (`register`). From then on it sends one every few seconds; " +
 				"the runs of a worker that is silent for 20 seconds are given to others. Every 30 seconds, and after a claim whose answer was lost, it lists the attempts that it holds " +
 				"(`complete`, `held`): claims that it does not list are released, and the answer names those that it lost (`lost`), which it must stop. " +
@@ -49,7 +50,7 @@ func (a *api) workerOperations() []operation {
 		}),
 		a.claimOperation(),
 		handle(a, openapi.Operation{
-			ID: "finishRuns", Method: "POST", Path: workersPath + "/{worker}/finish", Group: groupWorkers, Summary: "Report results",
+			ID: "finishRuns", Method: "POST", Path: workersPath + "/{worker}/finish", Group: groupWorkers, Permission: auth.Work, Summary: "Report results",
 			Doc: "Each result names an attempt by run, number and token. It counts only while that attempt is the current one of the run; a late one is kept as evidence and changes nothing. " +
 				"A run that failed or timed out is retried while it has retries; an interrupted one is given to another worker at once. A handler may decide otherwise: " +
 				"`retry_after_seconds` replaces the delay of the job, `permanent` makes the run a dead letter at once, and with the outcome `snoozed` it comes back after " +
@@ -78,7 +79,7 @@ const claimGrace = 10 * time.Second
 
 func (a *api) claimOperation() operation {
 	return a.handleRaw(openapi.Operation{
-		ID: "claimRuns", Method: "POST", Path: workersPath + "/{worker}/claim", Group: groupWorkers, Summary: "Claim runs",
+		ID: "claimRuns", Method: "POST", Path: workersPath + "/{worker}/claim", Group: groupWorkers, Permission: auth.Work, Summary: "Claim runs",
 		Doc: "Gives at most `limit` runs of the queues and handlers to a registered worker, those that wait longest first. " +
 			"If none is ready the answer waits for up to `wait_seconds`, and may then have no runs: claim again. The worker holds each run until `deadline_at`, " +
 			"or until its result is reported with the `token`. While a server shuts down it answers at once, or with 503: use another.",

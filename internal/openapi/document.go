@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/auth"
 	"github.com/belfry-sh/belfry/internal/jsontext"
 	"github.com/belfry-sh/belfry/internal/schema"
 )
@@ -158,7 +159,7 @@ func Describe(operations []Operation, o Options) *Document {
 
 func (d *Document) add(op *Operation) {
 	out := &pathOperation{ID: op.ID, Tags: []string{op.Group}, Summary: op.Summary, Description: op.Doc, Parameters: d.parameters(op)}
-	if d.options.Keyed && op.Open {
+	if d.options.Keyed && op.Permission == auth.Public {
 		out.Security = &[]map[string][]string{}
 	}
 	if op.Body != nil {

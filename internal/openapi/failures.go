@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/auth"
 )
 
 // failure describes the problem documents of one status.
@@ -73,7 +74,7 @@ func (d *Document) failures(op *Operation, out *pathOperation) {
 	if !op.Global {
 		list = append(list, http.StatusBadRequest, http.StatusServiceUnavailable)
 	}
-	if d.options.Keyed && !op.Open {
+	if d.options.Keyed && op.Permission != auth.Public {
 		list = append(list, http.StatusUnauthorized)
 		if d.options.RateLimited {
 			list = append(list, http.StatusTooManyRequests)

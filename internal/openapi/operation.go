@@ -3,7 +3,11 @@
 // their types, see package schema.
 package openapi
 
-import "reflect"
+import (
+	"reflect"
+
+	"github.com/belfry-sh/belfry/internal/auth"
+)
 
 // Operation is one operation of the API: how it is reached and what is said about it.
 type Operation struct {
@@ -13,6 +17,8 @@ type Operation struct {
 	Group   string // heading in the reference
 	Summary string // a few words
 	Doc     string // sentences
+
+	Permission auth.Permission // that a caller must have
 
 	Query    []reflect.Type    // structs whose fields are the parameters of the query
 	Headers  []string          // request headers beside the namespace: Idempotency-Key, If-Match, Last-Event-ID
@@ -24,7 +30,6 @@ type Operation struct {
 
 	Responses []Response // of success; several of one status differ in their bodies
 	Errors    []int      // statuses of failure beside those that any operation may have
-	Open      bool       // needs no API key
 	Global    bool       // does not work in a namespace
 }
 
