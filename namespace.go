@@ -9,6 +9,7 @@ type Namespace struct {
 	CreatedAt time.Time `json:"created_at,omitzero" readonly:"true" doc:"When it was created."`
 	UpdatedAt time.Time `json:"updated_at,omitzero" readonly:"true" doc:"When its quota was changed last."`
 	Quota
+	SigningSecret string `json:"signing_secret,omitempty" maxlen:"100" example:"callbacks" doc:"Name of a secret of the namespace: requests of its HTTP jobs are signed with it, unless the job names another one."`
 }
 
 // Quota is what a namespace may use. Zero is no limit, except for the weight.

@@ -13,6 +13,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/secret"
 	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/internal/validate"
+	"github.com/belfry-sh/belfry/internal/webhook"
 )
 
 // Sender sends an alert through a channel.
@@ -75,7 +76,7 @@ func (c *Control) PutChannel(ctx context.Context, namespace string, channel belf
 	}
 	made := channel.Type == belfry.ChannelWebhook && channel.Secret == ""
 	if made {
-		channel.Secret = notify.NewSecret()
+		channel.Secret = webhook.NewKey()
 	}
 	err = retryUnknown(ctx, "save a channel", func() (err error) {
 		saved, err = c.store.PutChannel(ctx, channel)

@@ -7,9 +7,9 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/control/controltest"
-	"github.com/belfry-sh/belfry/internal/notify"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/webhook"
 )
 
 const (
@@ -21,9 +21,9 @@ const (
 func channelsWithSecrets() map[string]belfry.Channel {
 	return map[string]belfry.Channel{
 		"https://hooks.slack.com/***":          {Name: "slack", Type: belfry.ChannelSlack, URL: "https://hooks.slack.com/services/" + canary},
-		"https://example.com/***":              {Name: "hook", Type: belfry.ChannelWebhook, URL: "https://example.com/" + canary + "?a=" + canary, Secret: notify.NewSecret()},
-		"https://query.example.com/***":        {Name: "query", Type: belfry.ChannelWebhook, URL: "https://query.example.com?" + canary, Secret: notify.NewSecret()},
-		"https://example.com":                  {Name: "plain", Type: belfry.ChannelWebhook, URL: "https://example.com", Secret: notify.NewSecret()},
+		"https://example.com/***":              {Name: "hook", Type: belfry.ChannelWebhook, URL: "https://example.com/" + canary + "?a=" + canary, Secret: webhook.NewKey()},
+		"https://query.example.com/***":        {Name: "query", Type: belfry.ChannelWebhook, URL: "https://query.example.com?" + canary, Secret: webhook.NewKey()},
+		"https://example.com":                  {Name: "plain", Type: belfry.ChannelWebhook, URL: "https://example.com", Secret: webhook.NewKey()},
 		"https://events.eu.pagerduty.com/v2/x": {Name: "pager", Type: belfry.ChannelPagerDuty, URL: "https://events.eu.pagerduty.com/v2/x", Secret: routingKey},
 		"":                                     {Name: "default", Type: belfry.ChannelPagerDuty, Secret: routingKey},
 		"smtp://***@mail.example.com:587":      {Name: "mail", Type: belfry.ChannelEmail, URL: "smtp://u:" + canary + "@mail.example.com:587", From: "a@example.com", To: []string{"b@example.com"}},
@@ -109,6 +109,6 @@ func TestMaskedSecretsAreNotStored(t *testing.T) {
 		put(belfry.Channel{Name: "default", Type: "pagerduty", URL: "https://events.pagerduty.com:443/v2/enqueue", Secret: secret})
 		put(belfry.Channel{Name: "hook", Type: "webhook", URL: "https://example.com/other", Secret: secret})
 	}
-	put(belfry.Channel{Name: "hook", Type: "webhook", URL: "https://new.example.com", Secret: notify.NewSecret()})
+	put(belfry.Channel{Name: "hook", Type: "webhook", URL: "https://new.example.com", Secret: webhook.NewKey()})
 	put(belfry.Channel{Name: "stars", Type: "webhook", URL: "https://example.com/%2A%2A%2A"})
 }

@@ -3,39 +3,13 @@ package notify
 import (
 	"cmp"
 	"context"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
-	"errors"
-	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/webhook"
 )
-
-// secretPrefix begins the keys of Standard Webhooks. What follows is base64.
-const secretPrefix = "whsec_"
-
-// NewSecret draws a key for a webhook.
-func NewSecret() string {
-	var key [32]byte
-	rand.Read(key[:])
-	return secretPrefix + base64.StdEncoding.EncodeToString(key[:])
-}
-
-// parseSecret returns the key of a secret. Standard Webhooks wants 24 to 64 bytes.
-func parseSecret(secret string) ([]byte, error) {
-	text, ok := strings.CutPrefix(secret, secretPrefix)
-	key, err := base64.StdEncoding.Strict().DecodeString(text)
-	if !ok || err != nil || strings.ContainsAny(text, "\r\n") || len(key) < 24 || len(key) > 64 {
-		return nil, errors.New("must be whsec_ and the base64 of 24 to 64 bytes; leave it out, and the server makes one")
-	}
-	return key, nil
-}
 
 // event is the body of a webhook.
 type event struct {
@@ -46,7 +20,7 @@ type event struct {
 
 // webhook sends the alert, signed as Standard Webhooks 1.0 does.
 func (s *Sender) webhook(ctx context.Context, c belfry.Channel, a belfry.Alert) error {
-	key, err := parseSecret(c.Secret)
+	key, err := webhook.ParseKey(c.Secret)
 	if err != nil {
 		return &Error{Message: "the secret of the channel " + err.Error(), Permanent: true}
 	}
@@ -55,12 +29,7 @@ func (s *Sender) webhook(ctx context.Context, c belfry.Channel, a belfry.Alert) 
 		e.Type = "alert.test"
 	}
 	return s.post(ctx, c.URL, e, func(h http.Header, body []byte) {
-		id, now := messageID(a), strconv.FormatInt(time.Now().Unix(), 10)
-		mac := hmac.New(sha256.New, key)
-		fmt.Fprintf(mac, "%s.%s.%s", id, now, body)
-		h.Set("Webhook-Id", id)
-		h.Set("Webhook-Timestamp", now)
-		h.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+		webhook.Sign(h, messageID(a), time.Now(), body, key)
 	})
 }
 

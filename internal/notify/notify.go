@@ -24,6 +24,7 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/target"
+	"github.com/belfry-sh/belfry/internal/webhook"
 )
 
 const (
@@ -188,7 +189,7 @@ func hostOf(c belfry.Channel) string {
 
 // masked replaces what is secret of a channel, which a receiver or a library may repeat.
 func masked(text string, c belfry.Channel) string {
-	secrets := []string{c.URL, c.Secret, strings.TrimPrefix(c.Secret, secretPrefix)}
+	secrets := []string{c.URL, c.Secret, strings.TrimPrefix(c.Secret, webhook.KeyPrefix)}
 	if u, err := url.Parse(c.URL); err == nil {
 		secrets = append(secrets, u.RequestURI(), u.Path, u.RawQuery)
 		secrets = append(secrets, strings.Split(u.Path, "/")...)

@@ -27,6 +27,7 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/notify"
 	"github.com/belfry-sh/belfry/internal/target"
+	"github.com/belfry-sh/belfry/internal/webhook"
 )
 
 // sink is a receiver that keeps what it gets.
@@ -97,7 +98,7 @@ func failure(t *testing.T, s *notify.Sender, c belfry.Channel) *notify.Error {
 
 func TestWebhookIsSignedAsStandardWebhooks(t *testing.T) {
 	s := newSink(t, nil)
-	c := belfry.Channel{Name: "hook", Type: belfry.ChannelWebhook, URL: s.URL + "/hook?a=b", Secret: notify.NewSecret()}
+	c := belfry.Channel{Name: "hook", Type: belfry.ChannelWebhook, URL: s.URL + "/hook?a=b", Secret: webhook.NewKey()}
 	a := newAlert(belfry.AlertDead, belfry.AlertFiring)
 	mustSend(t, c, a)
 	body, header := s.last(t)
@@ -129,7 +130,7 @@ func TestWebhookIsSignedAsStandardWebhooks(t *testing.T) {
 
 func TestARepeatedMessageHasTheSameIDAndBody(t *testing.T) {
 	s := newSink(t, nil)
-	c := belfry.Channel{Name: "hook", Type: belfry.ChannelWebhook, URL: s.URL, Secret: notify.NewSecret()}
+	c := belfry.Channel{Name: "hook", Type: belfry.ChannelWebhook, URL: s.URL, Secret: webhook.NewKey()}
 	ids := map[string]string{}
 	for range 2 {
 		for _, status := range []belfry.AlertStatus{belfry.AlertFiring, belfry.AlertAcknowledged, belfry.AlertResolved} {
@@ -154,7 +155,7 @@ func TestARepeatedMessageHasTheSameIDAndBody(t *testing.T) {
 
 func TestTypesOfWebhooks(t *testing.T) {
 	s := newSink(t, nil)
-	c := belfry.Channel{Name: "hook", Type: belfry.ChannelWebhook, URL: s.URL, Secret: notify.NewSecret()}
+	c := belfry.Channel{Name: "hook", Type: belfry.ChannelWebhook, URL: s.URL, Secret: webhook.NewKey()}
 	for want, a := range map[string]belfry.Alert{
 		"alert.firing":       newAlert(belfry.AlertLag, belfry.AlertFiring),
 		"alert.acknowledged": newAlert(belfry.AlertLag, belfry.AlertAcknowledged),
@@ -305,7 +306,7 @@ func TestLinksToTheAPI(t *testing.T) {
 	} {
 		mail, hook := (&mailServer{}).serve(t, nil, false), newSink(t, nil)
 		for _, c := range []belfry.Channel{
-			{Type: belfry.ChannelWebhook, URL: hook.URL, Secret: notify.NewSecret()}, {Type: belfry.ChannelSlack, URL: hook.URL},
+			{Type: belfry.ChannelWebhook, URL: hook.URL, Secret: webhook.NewKey()}, {Type: belfry.ChannelSlack, URL: hook.URL},
 			{Type: belfry.ChannelPagerDuty, URL: hook.URL, Secret: "key"}, emailChannel("smtp://" + mail.address),
 		} {
 			if err := sender.Send(t.Context(), c, tt.alert); err != nil {
@@ -381,7 +382,7 @@ func TestPrivateAddressesAreRefused(t *testing.T) {
 	s := newSink(t, nil)
 	guarded := notify.New(target.NewGuard(false, nil).Dialer(nil).DialContext, nil)
 	for _, c := range []belfry.Channel{
-		{Type: belfry.ChannelWebhook, URL: s.URL, Secret: notify.NewSecret()},
+		{Type: belfry.ChannelWebhook, URL: s.URL, Secret: webhook.NewKey()},
 		{Type: belfry.ChannelSlack, URL: s.URL},
 		{Type: belfry.ChannelPagerDuty, URL: s.URL, Secret: "key"},
 		{Type: belfry.ChannelEmail, URL: strings.Replace(s.URL, "http:", "smtp:", 1), From: "a@example.com", To: []string{"b@example.com"}},
@@ -404,7 +405,7 @@ func silent(context.Context, string, string) (net.Conn, error) {
 
 func TestAReceiverThatHangsIsLeftAfterTenSeconds(t *testing.T) {
 	for _, c := range []belfry.Channel{
-		{Type: belfry.ChannelWebhook, URL: "http://example.com/hook", Secret: notify.NewSecret()},
+		{Type: belfry.ChannelWebhook, URL: "http://example.com/hook", Secret: webhook.NewKey()},
 		{Type: belfry.ChannelEmail, URL: "smtp://example.com", From: "a@example.com", To: []string{"b@example.com"}},
 		{Type: belfry.ChannelEmail, URL: "smtps://example.com", From: "a@example.com", To: []string{"b@example.com"}},
 	} {
@@ -427,7 +428,7 @@ func TestErrorsContainNoSecret(t *testing.T) {
 	}
 	for _, c := range []belfry.Channel{
 		{Type: belfry.ChannelSlack, URL: "/services/T0CANARY/B0CANARY/pathCANARY?token=queryCANARY"},
-		{Type: belfry.ChannelWebhook, URL: "/hook/pathCANARY", Secret: notify.NewSecret()},
+		{Type: belfry.ChannelWebhook, URL: "/hook/pathCANARY", Secret: webhook.NewKey()},
 		{Type: belfry.ChannelPagerDuty, URL: "/v2/enqueue", Secret: "routing-key-CANARY"},
 	} {
 		s := newSink(t, echo)

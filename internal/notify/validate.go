@@ -11,6 +11,7 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/schema"
 	"github.com/belfry-sh/belfry/internal/target"
+	"github.com/belfry-sh/belfry/internal/webhook"
 )
 
 // usedFields are the fields that only some types of channels have.
@@ -22,7 +23,7 @@ var usedFields = map[belfry.ChannelType][]string{
 }
 
 // Validate says what is wrong with a channel: what its tags say, and whether an alert can be
-// sent to it. A webhook may lack its secret, which NewSecret makes. Messages never repeat a
+// sent to it. A webhook may lack its secret, which webhook.NewKey makes. Messages never repeat a
 // URL or a secret.
 func Validate(c belfry.Channel) []belfry.FieldError {
 	errors := schema.MergeErrors(schema.Check(&c), checkSubscriptions(c.Alerts))
@@ -51,8 +52,8 @@ func Validate(c belfry.Channel) []belfry.FieldError {
 			fail("url", "is missing: the address that alerts are sent to, for example https://example.com/hook")
 		}
 		if c.Secret != "" && c.Type == belfry.ChannelWebhook {
-			if _, err := parseSecret(c.Secret); err != nil {
-				fail("secret", "%s", err)
+			if _, err := webhook.ParseKey(c.Secret); err != nil {
+				fail("secret", "%s; leave it out, and the server makes one", err)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/notify"
+	"github.com/belfry-sh/belfry/internal/webhook"
 )
 
 func TestValidate(t *testing.T) {
@@ -26,7 +27,7 @@ func TestValidate(t *testing.T) {
 		{"another type", belfry.Channel{Name: "x", Type: "pager"}, `type: must be "webhook", "slack"`},
 		{"a name with blanks", belfry.Channel{Name: "on call", Type: "slack", URL: hook}, "name: must be lower-case letters"},
 		{"webhook", belfry.Channel{Name: "x", Type: "webhook", URL: hook}, ""},
-		{"webhook with a secret", belfry.Channel{Name: "x", Type: "webhook", URL: hook, Secret: notify.NewSecret()}, ""},
+		{"webhook with a secret", belfry.Channel{Name: "x", Type: "webhook", URL: hook, Secret: webhook.NewKey()}, ""},
 		{"webhook without url", belfry.Channel{Name: "x", Type: "webhook"}, "url: is missing"},
 		{"webhook with a wrong scheme", belfry.Channel{Name: "x", Type: "webhook", URL: "ftp://example.com"}, "url: must begin with http:// or https://"},
 		{"webhook with a password", belfry.Channel{Name: "x", Type: "webhook", URL: "https://u:CANARY@example.com"}, "url: must not contain a user name"},

@@ -50,13 +50,18 @@ type HTTPOptions struct {
 	// Span starts the span of a call and adds its trace context to the headers. Nil: there
 	// are no traces.
 	Span func(*http.Request) (end func(status int, err error))
+
+	// SigningKeys returns the keys that sign the requests of a job, by its namespace and the name
+	// of the secret in its payload, if it has one. No keys: they are not signed.
+	SigningKeys func(ctx context.Context, namespace, secret string) (keys [][]byte, err error)
 }
 
 // HTTP is the handler of jobs of type http: an attempt is one request. It does not follow
 // redirects, use proxies or keep cookies.
 type HTTP struct {
-	transport *http.Transport
-	span      func(*http.Request) (end func(status int, err error))
+	transport   *http.Transport
+	span        func(*http.Request) (end func(status int, err error))
+	signingKeys func(ctx context.Context, namespace, secret string) ([][]byte, error)
 }
 
 // NewHTTP makes the handler. It keeps connections open between calls.
@@ -64,7 +69,7 @@ func NewHTTP(o HTTPOptions) *HTTP {
 	if o.Guard == nil {
 		o.Guard = NewGuard(false, nil)
 	}
-	return &HTTP{span: o.Span, transport: &http.Transport{
+	return &HTTP{span: o.Span, signingKeys: o.SigningKeys, transport: &http.Transport{
 		Proxy:       nil, // with a proxy the guard would check the address of the proxy, not of the target
 		DialContext: o.Guard.Dialer(o.Resolver).DialContext,
 		TLSClientConfig: &tls.Config{
@@ -96,7 +101,7 @@ func (h *HTTP) Handle(ctx context.Context, run *belfry.Run) (failure error) {
 	}
 	call, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	req, err := newRequest(call, run, payload)
+	req, err := h.newRequest(call, run, payload)
 	if err != nil {
 		return err
 	}
@@ -121,7 +126,7 @@ func (h *HTTP) Handle(ctx context.Context, run *belfry.Run) (failure error) {
 	return nil
 }
 
-func newRequest(ctx context.Context, run *belfry.Run, p belfry.HTTPPayload) (*http.Request, error) {
+func (h *HTTP) newRequest(ctx context.Context, run *belfry.Run, p belfry.HTTPPayload) (*http.Request, error) {
 	body, contentType := p.Content()
 	var content io.Reader
 	if body != nil {
@@ -145,7 +150,7 @@ func newRequest(ctx context.Context, run *belfry.Run, p belfry.HTTPPayload) (*ht
 	req.Header.Set("Idempotency-Key", run.Key())
 	sendOnce(req.Header, "Idempotency-Key")
 	sendOnce(req.Header, "X-Idempotency-Key")
-	return req, nil
+	return req, h.sign(req, run, p.SigningSecret, body)
 }
 
 // sendOnce writes the name of a header in lower case, which means the same to the target.
@@ -290,6 +295,9 @@ func ParseValidHTTP(raw json.RawMessage) (p belfry.HTTPPayload, errors []belfry.
 	for _, name := range slices.Sorted(maps.Keys(p.Headers)) {
 		lower := strings.ToLower(name)
 		fail("headers."+schema.Clip(name), checkHeader(lower, p.Headers[name], seen[lower]))
+		if p.SigningSecret != "" && strings.HasPrefix(lower, "webhook-") {
+			fail("headers."+schema.Clip(name), "is set by Belfry in a job with a signing_secret")
+		}
 		seen[lower] = true
 	}
 	if len(p.Body) > 0 && (p.Method == "GET" || p.Method == "HEAD") {
