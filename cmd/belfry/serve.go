@@ -113,6 +113,7 @@ func addNodeFlags(f *pflag.FlagSet, c *node.Config) {
 	f.IntVar(&c.LargeCatchUp, "large-catch-up", c.LargeCatchUp, "catch-up runs of one job at once above which there is an event, see: belfry event list; 0 is 10")
 	f.StringVar(&c.APIKeyFile, "api-key-file", "", "file of API keys, one per line, which is read again every second; clients send one as a bearer token")
 	f.Float64Var(&c.RateLimit, "rate-limit", c.RateLimit, "requests per second that each API key may make; 0 is no limit")
+	f.StringSliceVar(&c.TrustedProxies, "trusted-proxy", nil, "addresses or CIDRs of proxies in front of this server: what they say of their clients counts (X-Forwarded-For, -Proto and -Host, or Forwarded), and from nobody else")
 	f.StringSliceVar(&c.AllowTargets, "allow-target", nil, "private addresses or CIDRs that HTTP jobs may call")
 	f.StringVar(&c.ConnectionsFile, "connections", "", "YAML file with connections to brokers, for jobs of type message: Kafka, NATS JetStream, RabbitMQ, Amazon SQS and Redis")
 	f.StringSliceVar(&c.Hosts, "host", nil, "host names of this server that requests may use, besides its addresses")

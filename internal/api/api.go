@@ -60,6 +60,9 @@ type Options struct {
 
 	Version string // of the program, for the reference
 
+	// Proxies are trusted to say who their clients are.
+	Proxies auth.Proxies
+
 	// Page serves what the API does not: the page for people. Nil: there is none. It asks
 	// for a login itself, if there are keys.
 	Page http.Handler
@@ -174,14 +177,9 @@ func roleNames(p auth.Permission) string {
 	return strings.Join(names, ", ")
 }
 
-// addressOfClient is the address that a request came from, without its port.
-func addressOfClient(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
-}
+// addressOfClient is the address that a request came from, without its port and behind the
+// proxies that are trusted.
+func addressOfClient(r *http.Request) string { return auth.ClientOf(r).Address }
 
 // requestContext is what is known of a request before it is read.
 type requestContext struct {
@@ -215,7 +213,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !requestIDs.MatchString(v.id) {
 		v.id = belfry.NewID(start).String()
 	}
-	r = r.WithContext(context.WithValue(r.Context(), contextKey{}, v))
+	r = a.Proxies.Receive(r.WithContext(context.WithValue(r.Context(), contextKey{}, v)))
 	out := &recorder{ResponseWriter: w}
 	out.Header().Set("X-Request-Id", v.id)
 	out.Header().Set("X-Content-Type-Options", "nosniff")
@@ -225,7 +223,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.Metrics.Request(r.Pattern, out.status, took)
 		a.Log.LogAttrs(r.Context(), slog.LevelDebug, "request", slog.String("request_id", v.id), slog.String("method", r.Method),
 			slog.String("path", loggedPath(r)), slog.Int("status", out.status), slog.Int64("bytes", out.bytes),
-			slog.Duration("took", took), slog.String("key", v.keyName()))
+			slog.Duration("took", took), slog.String("key", v.keyName()), slog.String("client", addressOfClient(r)))
 	}()
 	body := r.Body
 	defer a.recoverPanic(out, r)

@@ -190,11 +190,10 @@ func (a *api) describe() {
 	a.policy = "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }
 
-// addressOf is the address under which the server received a request. A proxy that ends
-// TLS says so.
+// addressOf is the address under which the server received a request, or a proxy of its did.
 func addressOf(r *http.Request) string {
 	scheme, host := "http://", r.Host
-	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
+	if auth.ClientOf(r).Secure {
 		scheme = "https://"
 	}
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && host == "" { // HTTP/1.0

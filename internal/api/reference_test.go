@@ -12,9 +12,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/belfry-sh/belfry/internal/auth"
 )
 
 // parseTags lists the tags of a page, which must be well formed.
@@ -115,7 +118,7 @@ func TestReferenceIsWellFormedHTML(t *testing.T) {
 }
 
 func TestReferenceShowsTheAddressItIsServedFrom(t *testing.T) {
-	a := newTestAPI(t, Options{Hosts: []string{"belfry.example.com"}})
+	a := newTestAPI(t, Options{Hosts: []string{"belfry.example.com"}, Proxies: auth.Proxies{netip.MustParsePrefix("192.0.2.0/24")}})
 	for _, tt := range []struct {
 		host, proto string
 		tls         bool

@@ -4,6 +4,7 @@ package auth
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/belfry-sh/belfry"
 )
@@ -51,7 +52,21 @@ type Principal struct {
 
 	Address   string // of the client
 	RequestID string
+
+	// Ended is closed when the principal may do nothing any more: the key was revoked, or has
+	// expired. What takes long ends with it. Nil: it is never closed.
+	Ended <-chan struct{}
 }
+
+// Authenticator knows the holders of some tokens: API keys, or those of a login elsewhere.
+type Authenticator interface {
+	// Authenticate returns who has a token, a copy that the caller may change. ErrUnknown: it is not
+	// one of them. A belfry.Unavailable error says that it cannot be told now.
+	Authenticate(ctx context.Context, token string) (*Principal, error)
+}
+
+// ErrUnknown is the error of a token that nobody has, or that has ended.
+var ErrUnknown = belfry.Errorf(belfry.Unauthorized, "this is not a valid API key")
 
 // Local is who uses a server without keys: whoever can reach it may do everything.
 func Local() *Principal {
@@ -70,6 +85,60 @@ func (p *Principal) SeesAll() bool { return p.Namespaces == nil }
 // Has reports whether the role has a permission.
 func (p *Principal) Has(permission Permission) bool {
 	return slices.Contains(permission.Roles(), p.Role)
+}
+
+// Check is the one place where permissions are checked, for the API and the page: it says why the
+// principal may not do something, in a namespace, or everywhere if the namespace is empty. A
+// namespace that it does not see is NotFound, everything else Forbidden.
+func (p *Principal) Check(permission Permission, namespace string) error {
+	switch {
+	case !p.Has(permission):
+		return belfry.Errorf(belfry.Forbidden, "the role %s may not do this; one of these may: %s", p.Role, roleNames(permission))
+	case permission == Public || permission == Known:
+		return nil
+	case namespace == "" && !p.SeesAll():
+		return belfry.Errorf(belfry.Forbidden, "this is about all namespaces, and the API key is for some of them")
+	case namespace != "" && !p.Sees(namespace):
+		return belfry.Errorf(belfry.NotFound, "there is no namespace %q", namespace)
+	}
+	return nil
+}
+
+func roleNames(p Permission) string {
+	var names []string
+	for _, role := range p.Roles() {
+		names = append(names, string(role))
+	}
+	return strings.Join(names, ", ")
+}
+
+// Require returns a Forbidden error unless who makes the request has a permission. A node that
+// acts by itself has all of them.
+func Require(ctx context.Context, permission Permission) error {
+	if p := Of(ctx); p != nil && !p.Has(permission) {
+		return p.Check(permission, "")
+	}
+	return nil
+}
+
+// RequireCommands returns a Forbidden error unless who makes the request may choose what a worker
+// executes.
+func RequireCommands(ctx context.Context) error {
+	if p := Of(ctx); p != nil && !p.Commands {
+		return belfry.Errorf(belfry.Forbidden, "jobs of type command need the permission commands, which this API key does not have; see: belfry key create --commands")
+	}
+	return nil
+}
+
+// RequireQueues returns a Forbidden error unless who makes the request may claim from the queues.
+func RequireQueues(ctx context.Context, queues []string) error {
+	p := Of(ctx)
+	for _, queue := range queues {
+		if p != nil && p.Queues != nil && !slices.Contains(p.Queues, queue) {
+			return belfry.Errorf(belfry.Forbidden, "this API key may not claim from the queue %q, but from: %s", queue, strings.Join(p.Queues, ", "))
+		}
+	}
+	return nil
 }
 
 type contextKey struct{}

@@ -50,8 +50,10 @@ type Config struct {
 
 	MetricsListen string // address for metrics and profiles without a key; empty: none
 
-	APIKeyFile   string
-	RateLimit    float64  // requests per second and API key; 0: no limit
+	APIKeyFile     string
+	RateLimit      float64  // requests per second and API key; 0: no limit
+	TrustedProxies []string // as CIDRs, whose headers about their clients count
+
 	AllowTargets []string // private networks, as CIDRs, that HTTP targets may be in
 	Hosts        []string // host names of this server, for the Host header
 	PublicURL    string   // of the cluster, for links in alerts; empty: there are none
@@ -149,6 +151,9 @@ func (c Config) Validate() error {
 	}
 	if _, err := parsePrefixes(c.AllowTargets); err != nil {
 		invalid("--allow-target", "%s", err)
+	}
+	if _, err := parsePrefixes(c.TrustedProxies); err != nil {
+		invalid("--trusted-proxy", "%s", err)
 	}
 	if text := c.checkShell(); text != "" {
 		invalid("--allow-shell", "%s", text)

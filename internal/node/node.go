@@ -284,6 +284,7 @@ func (n *Node) serve(ctx context.Context, offers control.Offers) error {
 		Ready: n.ready, Draining: n.draining, Keys: n.keys, Targets: n.targets, RateLimit: n.config.RateLimit,
 		Hosts: append(slices.Clone(n.config.Hosts), public.Host), Version: n.config.Version, Metrics: n.metrics, Log: n.log,
 	}
+	o.Proxies, _ = parsePrefixes(n.config.TrustedProxies) // which are valid
 	if n.tracing != nil {
 		o.Span = n.tracing.ServerSpan
 	}

@@ -42,6 +42,7 @@ type Store interface {
 	TraceLinks
 	Activities
 	Sessions
+	APIKeys
 	Sharding
 	Clock
 	Notifier

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/auth"
 	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/schema"
 	"github.com/belfry-sh/belfry/internal/validate"
@@ -239,7 +240,7 @@ func declared(in validate.Input) []byte {
 
 func curlOf(r *request, in validate.Input) string {
 	scheme := "http://"
-	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
+	if auth.ClientOf(r.Request).Secure {
 		scheme = "https://"
 	}
 	headers := ""

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/auth"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -65,8 +65,7 @@ func (s *server) login(r *request) error {
 	if s.Keys == nil {
 		return belfry.Errorf(belfry.NotFound, "this server has no API keys, so nobody logs in")
 	}
-	host, _, _ := net.SplitHostPort(r.RemoteAddr)
-	if !s.logins.allow(host) {
+	if !s.logins.allow(auth.ClientOf(r.Request).Address) {
 		form.Error = "There were too many attempts from your address. Wait a minute, then try again."
 		return r.showStatus(http.StatusTooManyRequests, "login.html", "", "Log in", form)
 	}
@@ -106,7 +105,7 @@ func (s *server) endSession(r *request) {
 func (r *request) setCookie(value string, maxAge int) {
 	http.SetCookie(r.w, &http.Cookie{
 		Name: sessionCookie, Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, SameSite: http.SameSiteLaxMode,
-		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https",
+		Secure: auth.ClientOf(r.Request).Secure,
 	})
 }
 

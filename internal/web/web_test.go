@@ -120,14 +120,17 @@ func TestLogin(t *testing.T) {
 
 func TestTheSessionCookie(t *testing.T) {
 	t.Parallel()
-	s, _ := keyed(t)
+	s, file := keyed(t)
+	behind := newSite(t, func(c *node.Config) { c.APIKeyFile, c.TrustedProxies = file, []string{"127.0.0.1"} })
 	c := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	for _, proxied := range []bool{false, true} {
-		r, _ := http.NewRequest("POST", s.address+"/login", strings.NewReader(url.Values{"key": {key}}.Encode()))
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		address := s.address
 		if proxied {
-			r.Header.Set("X-Forwarded-Proto", "https")
+			address = behind.address
 		}
+		r, _ := http.NewRequest("POST", address+"/login", strings.NewReader(url.Values{"key": {key}}.Encode()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("X-Forwarded-Proto", "https") // of anybody, or of a proxy that is trusted
 		answer, err := c.Do(r)
 		if err != nil {
 			t.Fatal(err)
