@@ -14,7 +14,7 @@ var (
 	vocabulary = []string{"belfry", "internal/schedule", "internal/wheel", "internal/cache", "internal/sanitize", "internal/jsontext", "internal/schema", "internal/secret", "internal/auth", "internal/webhook"}
 	decisions  = append([]string{"internal/plan"}, vocabulary...)
 	contracts  = append([]string{"internal/store", "worker", "client"}, decisions...)
-	rules      = append([]string{"internal/target", "internal/command", "internal/validate", "internal/explain", "internal/openapi", "internal/metrics", "internal/tracing", "internal/notify", "internal/broker"}, contracts...)
+	rules      = append([]string{"internal/target", "internal/command", "internal/validate", "internal/explain", "internal/openapi", "internal/metrics", "internal/tracing", "internal/notify", "internal/broker", "internal/oidc"}, contracts...)
 	parts      = append([]string{
 		"internal/control", "internal/api", "internal/web", "internal/scheduler", "internal/election", "internal/alert", "internal/dispatch",
 		"internal/store/postgres", "internal/store/sqlite",
@@ -68,6 +68,7 @@ var mayImport = map[string][]string{
 	"internal/broker": append([]string{"internal/target", yaml, xsync,
 		"github.com/twmb/franz-go", "github.com/nats-io/nats.go", "github.com/rabbitmq/amqp091-go", "github.com/gomodule/redigo", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}, vocabulary...),
 	"internal/notify":   append([]string{"internal/target"}, vocabulary...),
+	"internal/oidc":     append([]string{"internal/validate", "github.com/coreos/go-oidc", "golang.org/x/oauth2", xtime}, vocabulary...),
 	"internal/openapi":  vocabulary,
 	"internal/importer": {"belfry", "internal/schedule"},
 	"internal/metrics":  {"belfry", "internal/store", prometheus},
@@ -96,6 +97,7 @@ var mayImport = map[string][]string{
 	"internal/pgtest":     {pgx}, // starts servers for tests; no row has it
 	"internal/promtest":   nil,   // the same
 	"internal/servertest": nil,   // the same
+	"internal/oidctest":   nil,   // the same
 
 	"internal/browsertest": {"github.com/chromedp"}, // the same
 	"internal/chaos":       nil,                     // tests only
