@@ -16,3 +16,8 @@ func (c *Client) Forecast(ctx context.Context, q belfry.ForecastQuery) (belfry.F
 func (c *Client) Fleet(ctx context.Context) (belfry.Fleet, error) {
 	return fetch[belfry.Fleet](ctx, c, "get fleet", http.MethodGet, apiPath+"/fleet", nil)
 }
+
+// Login says how people log in to the server with OpenID Connect. It needs no key.
+func (c *Client) Login(ctx context.Context) (belfry.Login, error) {
+	return fetch[belfry.Login](ctx, c, "get login", http.MethodGet, apiPath+"/login", nil)
+}

@@ -134,6 +134,11 @@ func (f *connectionFlags) open(cmd *cobra.Command) (*cli, error) {
 	if f.timeout <= 0 {
 		return nil, usagef("--request-timeout: must be positive, not %s", f.timeout)
 	}
+	if s.Key == "" && cmd.Name() != "login" && cmd.Name() != "logout" {
+		if s.Key, err = loginToken(cmd.Context(), s.Server); err != nil {
+			return nil, err
+		}
+	}
 	out := newOutput(cmd, s.Output, f.noColor)
 	switch {
 	case f.utc && f.local:

@@ -94,7 +94,7 @@ key server in ~/.config/belfry/config.yaml names.`,
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetFlagErrorFunc(flagError)
 	cmd.SetHelpCommand(helpCommand())
-	cmd.AddCommand(importCommand())
+	cmd.AddCommand(importCommand(), loginCommand(f), logoutCommand(f))
 	prepare(cmd)
 	return cmd
 }

@@ -60,6 +60,8 @@ type Options struct {
 
 	Version string // of the program, for the reference
 
+	Login belfry.Login // with OpenID Connect; zero: there is none
+
 	// Proxies are trusted to say who their clients are.
 	Proxies auth.Proxies
 

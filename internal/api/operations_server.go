@@ -91,6 +91,11 @@ func (a *api) serverOperations() []operation {
 	unchanged := openapi.Response{Status: http.StatusNotModified, Doc: "It is still the version that `If-None-Match` names.", Headers: []string{"ETag"}}
 	return []operation{
 		a.indexOperation(),
+		handle(a, openapi.Operation{
+			ID: "getLogin", Method: "GET", Path: apiPath + "/login", Group: groupServer, Permission: auth.Public, Summary: "Get how people log in",
+			Doc:    "The issuer of OpenID Connect whose ID tokens this server accepts in place of API keys, if there is one.",
+			Global: true, Responses: []openapi.Response{openapi.JSON[belfry.Login](http.StatusOK, "How people log in.")},
+		}, func(context.Context, *request, none, none) (response, error) { return response{body: a.Login}, nil }),
 		{openapi.Operation{
 			ID: "getOpenAPI", Method: "GET", Path: apiPath + "/openapi.json", Group: groupServer, Permission: auth.Public, Summary: "Get the OpenAPI document", Doc: "The API as an OpenAPI 3.1 document.",
 			Global: true, Responses: []openapi.Response{{Status: http.StatusOK, Doc: "The document.", Headers: []string{"ETag"}, Media: openapi.MediaJSON}, unchanged},

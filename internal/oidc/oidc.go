@@ -189,7 +189,7 @@ func (p *Provider) verify(ctx context.Context, token string, audiences ...string
 		err = errors.New("it is not valid yet")
 	}
 	if err != nil {
-		return nil, until, belfry.Errorf(belfry.Unauthorized, "the token is not valid for this server; log in again with belfry login: %w", err)
+		return nil, until, belfry.Errorf(belfry.Unauthorized, "the token is not valid for this server; log in again with belfry login: %w", errors.Join(auth.ErrUnknown, err)) // which counts as a guess
 	}
 	return claims, parsed.Expiry.Add(clockSkew), nil
 }

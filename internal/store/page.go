@@ -120,8 +120,9 @@ type Hash [32]byte
 
 // Session is somebody who has logged in with an API key.
 type Session struct {
-	ID  Hash // of the cookie
-	Key Hash // of the API key
+	ID     Hash   // of the cookie
+	Key    Hash   // of the API key
+	Person string // who has no key, as JSON; empty: who has the key
 }
 
 // ErrNoSession is that there is no such session, or that it has ended.

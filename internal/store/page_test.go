@@ -47,7 +47,7 @@ func TestActivity(t *testing.T) {
 
 func TestSessions(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		session := store.Session{ID: store.Hash{1}, Key: store.Hash{2}}
+		session := store.Session{ID: store.Hash{1}, Key: store.Hash{2}, Person: `{"subject":"ü"}`}
 		found := func() bool {
 			t.Helper()
 			got, err := f.Session(ctx, session.ID)

@@ -36,17 +36,18 @@ SELECT id FROM belfry.jobs WHERE namespace = $1 AND name IS NOT NULL AND state <
 }
 
 func (s Store) AddSession(ctx context.Context, session store.Session) error {
-	_, err := s.exec(ctx, Write, "record a session", `INSERT INTO belfry.sessions (id, key_hash, seen_at) VALUES ($1, $2, clock_timestamp()) ON CONFLICT DO NOTHING`, session.ID[:], session.Key[:])
+	_, err := s.exec(ctx, Write, "record a session", `INSERT INTO belfry.sessions (id, key_hash, person, seen_at) VALUES ($1, $2, $3, clock_timestamp()) ON CONFLICT DO NOTHING`, session.ID[:], session.Key[:], session.Person)
 	return err
 }
 
 func (s Store) Session(ctx context.Context, id store.Hash) (store.Session, error) {
 	type found struct {
-		key []byte
-		old bool
+		key    []byte
+		person string
+		old    bool
 	}
-	sessions, err := list(ctx, s, Read, "look up a session", func(f *found) []any { return []any{&f.key, &f.old} },
-		`SELECT key_hash, seen_at < clock_timestamp() - $3::interval FROM belfry.sessions WHERE id = $1 AND seen_at > clock_timestamp() - $2::interval`, id[:], store.SessionTimeout, store.SessionTouch)
+	sessions, err := list(ctx, s, Read, "look up a session", func(f *found) []any { return []any{&f.key, &f.person, &f.old} },
+		`SELECT key_hash, person, seen_at < clock_timestamp() - $3::interval FROM belfry.sessions WHERE id = $1 AND seen_at > clock_timestamp() - $2::interval`, id[:], store.SessionTimeout, store.SessionTouch)
 	session, err := first(sessions, err, store.ErrNoSession)
 	if err == nil && len(session.key) != len(store.Hash{}) {
 		err = store.ErrNoSession
@@ -57,7 +58,7 @@ func (s Store) Session(ctx context.Context, id store.Hash) (store.Session, error
 	if err != nil {
 		return store.Session{}, err
 	}
-	return store.Session{ID: id, Key: store.Hash(session.key)}, nil
+	return store.Session{ID: id, Key: store.Hash(session.key), Person: session.person}, nil
 }
 
 func (s Store) EndSession(ctx context.Context, id store.Hash) error {
