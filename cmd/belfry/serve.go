@@ -66,6 +66,7 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 			if err != nil {
 				return err
 			}
+			printBootstrapKey(cmd.ErrOrStderr(), n.BootstrapKey(), format == logJSON)
 			if format == logJSON {
 				log.Info("belfry is running", "version", version(), "process", os.Getpid(), "address", "http://"+callableAddress(n.Addr()), "data", databaseText(c), "shards", n.Shards(), "roles", c.Roles, "concurrency", c.Concurrency)
 			} else {
@@ -86,7 +87,7 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 
 // addNodeFlags adds the flags that are fields of the configuration as they are.
 func addNodeFlags(f *pflag.FlagSet, c *node.Config) {
-	f.StringVar(&c.Listen, "listen", c.Listen, "address to listen on; any other than loopback needs --api-key-file")
+	f.StringVar(&c.Listen, "listen", c.Listen, "address to listen on; with any other than loopback API keys are required, and the first start makes one")
 	f.StringVar(&c.MetricsListen, "metrics-listen", "", "address of another listener, such as :9464, with /metrics and /debug/pprof, which need no key there: whoever reaches it sees names of queues and what the program is doing. It is 127.0.0.1 unless the address has a host")
 	f.StringVar(&c.Data, "data", c.Data, "directory of the embedded database")
 	f.StringVar(&c.DatabaseURL, "database-url", "", "PostgreSQL database instead of the embedded one, as postgres://user:password@host/database")
@@ -111,7 +112,8 @@ func addNodeFlags(f *pflag.FlagSet, c *node.Config) {
 	f.DurationVar(&c.CatchUpWindow, "catch-up-window", c.CatchUpWindow, "how old a missed occurrence may be to still run, unless the job says it; 0 is 30m for run_all and no limit for run_once")
 	f.DurationVar(&c.PriorityAgeing, "priority-ageing", c.PriorityAgeing, "how much longer a run of the lowest priority may wait than one of the highest, from 1s to 168h; 0 is 10m")
 	f.IntVar(&c.LargeCatchUp, "large-catch-up", c.LargeCatchUp, "catch-up runs of one job at once above which there is an event, see: belfry event list; 0 is 10")
-	f.StringVar(&c.APIKeyFile, "api-key-file", "", "file of API keys, one per line, which is read again every second; clients send one as a bearer token")
+	f.StringVar(&c.APIKeyFile, "api-key-file", "", "file of API keys, one per line, beside those of the database; it is read again every second")
+	f.StringVar(&c.BootstrapKeyFile, "bootstrap-key-file", "", "file of the first API key, an admin of everything, for a database that has none: it is read from the file, or made and written to it")
 	f.Float64Var(&c.RateLimit, "rate-limit", c.RateLimit, "requests per second that each API key may make; 0 is no limit")
 	f.StringSliceVar(&c.TrustedProxies, "trusted-proxy", nil, "addresses or CIDRs of proxies in front of this server: what they say of their clients counts (X-Forwarded-For, -Proto and -Host, or Forwarded), and from nobody else")
 	f.StringSliceVar(&c.AllowTargets, "allow-target", nil, "private addresses or CIDRs that HTTP jobs may call")
@@ -168,6 +170,17 @@ func newLog(w io.Writer, format, level string) (*slog.Logger, error) {
 	return nil, fmt.Errorf("--log-format: %q is not one of text, json", format)
 }
 
+// printBootstrapKey shows the key that the first start has made, once and not in the log.
+func printBootstrapKey(w io.Writer, key string, asJSON bool) {
+	switch {
+	case key == "":
+	case asJSON:
+		fmt.Fprintf(w, "{\"bootstrap_key\":%q}\n", key)
+	default:
+		fmt.Fprintf(w, "This is the first API key, an admin of everything. It is not shown again:\n\n  export BELFRY_KEY=%s\n\nCreate keys for people and programs with: belfry key create\n\n", key)
+	}
+}
+
 // printGreeting says where the node is and what to try first: a command that works here as
 // it is printed.
 func printGreeting(w io.Writer, c node.Config, n *node.Node) {
@@ -189,7 +202,7 @@ func printGreeting(w io.Writer, c node.Config, n *node.Node) {
 	key := ""
 	if c.APIKeyFile != "" && serves {
 		key = ` -H "Authorization: Bearer $BELFRY_KEY"`
-		line("Key", "export BELFRY_KEY=$(awk -F'[: ]+' '!/^ *(#|$)/ {print $NF; exit}' "+shellQuote(c.APIKeyFile)+")")
+		line("Key", "export BELFRY_KEY=$(sed -nE '/^ *(#|$)/!{s/^ *([^: ]*: *)?([^ ]+).*/\\2/p;q}' "+shellQuote(c.APIKeyFile)+")")
 	}
 	switch {
 	case !serves:

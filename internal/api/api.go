@@ -21,13 +21,13 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/auth"
 	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/metrics"
-	"github.com/belfry-sh/belfry/internal/openapi"
 	"github.com/belfry-sh/belfry/internal/target"
 )
 
@@ -43,8 +43,8 @@ type Options struct {
 	// runs are sent away at once. Nil never is.
 	Draining <-chan struct{}
 
-	// Keys lets in only who has one of them. Nil lets in everybody.
-	Keys *Keys
+	// Access lets in only who has a key, if keys are required. Nil lets in everybody.
+	Access *Access
 
 	// Targets is what the workers of this node may call: jobs that call something else
 	// are answered with a warning. Nil warns of nothing.
@@ -79,15 +79,14 @@ type Options struct {
 type api struct {
 	Options
 	limiter *limiter
+	without *auth.Limiter // of requests without a key, by address
 	origins *http.CrossOriginProtection
 	mux     *http.ServeMux
 	served  []operation     // every route, in the order of the reference
 	open    map[string]bool // paths that need no key
 	spools  chan struct{}   // a place for each import that may go on at once
 
-	openapi   document // of what is served
-	reference openapi.Reference
-	policy    string // what a browser may load for the reference page
+	keyed, keyless func() description // of what is served
 }
 
 // New returns the handler of all routes.
@@ -97,6 +96,7 @@ func newAPI(o Options) *api {
 	a := &api{
 		Options: o,
 		limiter: newLimiter(o.RateLimit),
+		without: &auth.Limiter{Every: 10 * time.Millisecond, Burst: 1000},
 		origins: http.NewCrossOriginProtection(),
 		mux:     http.NewServeMux(),
 		open:    make(map[string]bool),
@@ -113,7 +113,9 @@ func newAPI(o Options) *api {
 			a.open[op.Path] = true
 		}
 	}
-	a.describe()
+	a.keyed = sync.OnceValue(func() description { return a.describe(true) })
+	a.keyless = sync.OnceValue(func() description { return a.describe(false) })
+	a.described()
 	return a
 }
 
@@ -161,22 +163,12 @@ func (a *api) mayCall(p *auth.Principal, op operation, r *http.Request) error {
 	switch {
 	case err != nil:
 		return err
-	case !p.Has(op.Permission):
-		return &httpError{code: belfry.Forbidden, detail: fmt.Sprintf("the role %s may not do this; one of these may: %s", p.Role, roleNames(op.Permission))}
-	case op.Permission != auth.Known && !op.Global && !p.Sees(namespace):
-		return belfry.Errorf(belfry.NotFound, "there is no namespace %q", namespace)
-	case op.Permission != auth.Known && op.Global && !p.SeesAll():
-		return &httpError{code: belfry.Forbidden, detail: "this is about all namespaces, and the API key is for some of them"}
+	case op.Scoped && p.Has(op.Permission):
+		return nil
+	case op.Global:
+		namespace = ""
 	}
-	return nil
-}
-
-func roleNames(p auth.Permission) string {
-	var names []string
-	for _, role := range p.Roles() {
-		names = append(names, string(role))
-	}
-	return strings.Join(names, ", ")
+	return p.Check(op.Permission, namespace)
 }
 
 // addressOfClient is the address that a request came from, without its port and behind the
@@ -287,20 +279,40 @@ func (a *api) authorize(r *http.Request) error {
 	if probed := r.URL.Path == livePath || r.URL.Path == readyPath; !probed && !AcceptsHost(a.Hosts, r.Host) {
 		return &httpError{code: belfry.Misdirected, detail: fmt.Sprintf("this server does not accept the name %.100q in the Host header; its operator can allow it with --host", hostName(r.Host))}
 	}
-	if a.Keys != nil && !a.isPage(r) && !a.open[r.URL.Path] && !strings.HasPrefix(r.URL.Path, pingPath) {
-		principal, err := a.Keys.check(r.Header.Values("Authorization"))
-		if err != nil {
-			return err
-		}
-		contextOf(r).principal = principal
-		if err := a.limiter.allow(principal.Name, time.Now()); err != nil {
-			return err
-		}
+	if err := refuseKeyInQuery(r); err != nil {
+		return err
+	}
+	if err := a.identify(r); err != nil {
+		return err
 	}
 	if err := a.origins.Check(r); err != nil {
 		return &httpError{code: belfry.Forbidden, detail: "a page of another origin may not change anything"}
 	}
 	return nil
+}
+
+// identify finds who sends a request, if that must be known, and limits how many they send. The page
+// asks for a login itself.
+func (a *api) identify(r *http.Request) error {
+	probed := r.URL.Path == livePath || r.URL.Path == readyPath
+	if !a.Access.Required() || probed {
+		return nil
+	}
+	open := a.isPage(r) || a.open[r.URL.Path] || strings.HasPrefix(r.URL.Path, pingPath)
+	if open || len(r.Header.Values("Authorization")) == 0 {
+		if wait := a.without.Take(addressOfClient(r), time.Now()); wait > 0 {
+			return tooMany(wait, "too many requests without an API key from this address; try again later")
+		}
+	}
+	if open {
+		return nil
+	}
+	principal, err := a.Access.check(r)
+	if err != nil {
+		return err
+	}
+	contextOf(r).principal = principal
+	return a.limiter.allow(principal.ID, time.Now())
 }
 
 // AcceptsHost reports whether a Host header names a server with these names. An address, or

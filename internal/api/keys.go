@@ -9,19 +9,17 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"os"
+	"reflect"
 	"regexp"
-	"strconv"
+	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/auth"
+	"github.com/belfry-sh/belfry/internal/validate"
 )
 
 // Keys are the API keys of a file, of which only hashes are kept. While Watch runs, they
@@ -38,12 +36,12 @@ type keyState struct {
 }
 
 type key struct {
-	name string
-	sum  [sha256.Size]byte
+	auth.Principal
+	sum   [sha256.Size]byte
+	ended chan struct{}
 }
 
 const (
-	minKey     = 32       // characters of a key
 	maxKeyFile = 64 << 10 // bytes of a file of keys
 	rereadKeys = time.Second
 )
@@ -53,10 +51,10 @@ var (
 	keyTexts = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`) // what a Bearer header can carry
 )
 
-// LoadKeys reads a file with one key a line, alone or as name:key. Blank lines and
-// those that start with # are left out. It refuses a file that everybody may read or
-// that others than its owner may write, one without keys, and keys of less than 32
-// characters.
+// LoadKeys reads a file with one key a line, alone or as name:key, and after it what the key may
+// do; without that it may do everything. Blank lines and those that start with # are left out. It
+// refuses a file that everybody may read or that others than its owner may write, one without
+// keys, and keys that could be guessed.
 func LoadKeys(path string) (*Keys, error) {
 	list, err := readKeys(path)
 	if err != nil {
@@ -88,7 +86,17 @@ func (k *Keys) Watch(ctx context.Context, log *slog.Logger) {
 // set replaces the keys, and logs when the file becomes unusable, for another reason than
 // before, and when it can be used again.
 func (k *Keys) set(now keyState, log *slog.Logger) {
-	before := k.state.Swap(&now)
+	before := k.state.Load()
+	for i := range before.list {
+		old := &before.list[i]
+		same := slices.IndexFunc(now.list, func(k key) bool { return k.sum == old.sum && reflect.DeepEqual(k.Principal, old.Principal) })
+		if same < 0 {
+			defer close(old.ended)
+		} else {
+			now.list[same].ended = old.ended
+		}
+	}
+	k.state.Store(&now)
 	switch {
 	case now.err != nil && (before.err == nil || before.err.Error() != now.err.Error()):
 		log.Error(unusableKeys, "error", now.err)
@@ -145,26 +153,34 @@ func parseKeys(r io.Reader) ([]key, error) {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		name, text, named := strings.Cut(line, ":")
+		name, rest, named := strings.Cut(line, ":")
 		if !named {
-			name, text = fmt.Sprintf("line-%d", n), line
+			name, rest = fmt.Sprintf("line-%d", n), line
 		}
-		name, text = strings.TrimSpace(name), strings.TrimSpace(text)
-		sum := sha256.Sum256([]byte(text))
+		text, attributes, _ := strings.Cut(strings.TrimSpace(rest), " ")
+		k := key{sum: sha256.Sum256([]byte(text)), ended: make(chan struct{})}
+		rights, err := parseRights(strings.Fields(attributes))
+		name = strings.TrimSpace(name)
 		switch {
 		case !keyNames.MatchString(name):
-			return nil, fmt.Errorf("line %d: a key's name has 1 to 64 letters, digits, dots, underscores and hyphens", n)
-		case len(text) < minKey:
-			return nil, fmt.Errorf("line %d: the key has %d characters, the least is %d", n, len(text), minKey)
+			err = errors.New("a key's name has 1 to 64 letters, digits, dots, underscores and hyphens")
+		case err != nil:
 		case !keyTexts.MatchString(text):
-			return nil, fmt.Errorf("line %d: a key has letters, digits and any of -._~+/ only, and may end in =", n)
+			err = errors.New("a key has letters, digits and any of -._~+/ only, and may end in =")
 		case names[name]:
-			return nil, fmt.Errorf("line %d: there is a key named %s already", n, name)
-		case sums[sum]:
-			return nil, fmt.Errorf("line %d: the key is there already", n)
+			err = fmt.Errorf("there is a key named %s already", name)
+		case sums[k.sum]:
+			err = errors.New("the key is there already")
+		default:
+			err = checkStrength(text)
 		}
-		names[name], sums[sum] = true, true
-		list = append(list, key{name, sum})
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		names[name], sums[k.sum] = true, true
+		k.Principal = rights
+		k.Actor = belfry.Actor{Kind: belfry.ActorKey, ID: name, Name: name}
+		list = append(list, k)
 	}
 	if err := lines.Err(); err != nil {
 		return nil, err
@@ -175,91 +191,60 @@ func parseKeys(r io.Reader) ([]key, error) {
 	return list, nil
 }
 
-// find gives the name of a key. It takes as long for one that is there as for one
-// that is not.
-func (k *Keys) find(text string) (name string, ok bool) {
-	sum := sha256.Sum256([]byte(text))
-	for _, known := range k.state.Load().list {
-		if subtle.ConstantTimeCompare(sum[:], known.sum[:]) == 1 {
-			name, ok = known.name, true
+// parseRights reads what follows a key. It never repeats a word in an error, which may be a key.
+func parseRights(words []string) (p auth.Principal, err error) {
+	p.Role = belfry.RoleAdmin
+	for _, word := range words {
+		name, value, _ := strings.Cut(word, "=")
+		list := strings.Split(value, ",")
+		switch {
+		case word == "commands":
+			p.Commands = true
+		case name == "role" && auth.IsRole(belfry.Role(value)):
+			p.Role = belfry.Role(value)
+		case name == "role":
+			err = errors.New("the role is none of reader, operator, author, admin and worker")
+		case name == "namespace" && !slices.ContainsFunc(list, func(n string) bool { return !validate.Namespace(n) }):
+			p.Namespaces = append(p.Namespaces, list...)
+		case name == "namespace":
+			err = errors.New("a namespace has 1 to 63 lower-case letters, digits and hyphens; separate several by commas")
+		case name == "queue" && !slices.ContainsFunc(list, func(q string) bool { return validate.Queue(q) != "" }):
+			p.Queues = append(p.Queues, list...)
+		case name == "queue":
+			err = errors.New("a queue is not the name of one; separate several by commas")
+		default:
+			err = errors.New("what follows the key must be any of role=, namespace=, queue= and commands")
+		}
+		if err != nil {
+			return p, err
 		}
 	}
-	return name, ok
+	if p.Queues != nil && p.Role != belfry.RoleWorker {
+		return p, errors.New("queue= is for the role worker")
+	}
+	p.Commands = p.Commands || p.Role == belfry.RoleAdmin && p.SeesAll()
+	return p, nil
 }
 
-// Find returns the hash of a key, if it is one of them.
-func (k *Keys) Find(text string) (hash [sha256.Size]byte, ok bool) {
-	_, ok = k.find(text)
-	return sha256.Sum256([]byte(text)), ok
+// Authenticate finds the holder of a key. It takes as long for one that is there as for one that
+// is not.
+func (k *Keys) Authenticate(_ context.Context, token string) (*auth.Principal, error) {
+	return k.Holder(sha256.Sum256([]byte(token)))
 }
 
-// Name is the name of the key with this hash, if there still is one.
-func (k *Keys) Name(hash [sha256.Size]byte) (name string, ok bool) {
-	for _, known := range k.state.Load().list {
-		if known.sum == hash {
-			return known.name, true
+// Holder is who has the key with a hash.
+func (k *Keys) Holder(hash [sha256.Size]byte) (*auth.Principal, error) {
+	var found *key
+	list := k.state.Load().list
+	for i := range list {
+		if subtle.ConstantTimeCompare(hash[:], list[i].sum[:]) == 1 {
+			found = &list[i]
 		}
 	}
-	return "", false
-}
-
-// check finds the key in an Authorization header and says whose it is. A key of the file may do
-// everything.
-func (k *Keys) check(headers []string) (*auth.Principal, error) {
-	if k.Err() != nil {
-		return nil, noKey(`Bearer realm="belfry"`, unusableKeys+"; its log says why")
+	if found == nil {
+		return nil, auth.ErrUnknown
 	}
-	if len(headers) == 0 {
-		return nil, noKey(`Bearer realm="belfry"`, "an API key is required: send the header Authorization: Bearer <key>")
-	}
-	scheme, text, _ := strings.Cut(headers[0], " ")
-	if len(headers) == 1 && strings.EqualFold(scheme, "Bearer") {
-		if name, ok := k.find(strings.TrimSpace(text)); ok {
-			return &auth.Principal{Actor: belfry.Actor{Kind: belfry.ActorKey, ID: name, Name: name}, Role: belfry.RoleAdmin, Commands: true}, nil
-		}
-	}
-	return nil, noKey(`Bearer realm="belfry", error="invalid_token"`, "the Authorization header does not hold a valid API key")
-}
-
-func noKey(challenge, detail string) *httpError {
-	return &httpError{code: belfry.Unauthorized, detail: detail, header: map[string]string{"WWW-Authenticate": challenge}}
-}
-
-// limiter bounds the requests a second of each API key. It never has more entries
-// than there were names of keys.
-type limiter struct {
-	every rate.Limit
-	burst int
-	keys  sync.Map // name of a key to *rate.Limiter
-}
-
-// newLimiter allows so many requests a second, and twice as many at once; nil for
-// no limit.
-func newLimiter(perSecond float64) *limiter {
-	if perSecond <= 0 || math.IsNaN(perSecond) || math.IsInf(perSecond, 1) {
-		return nil
-	}
-	return &limiter{
-		every: rate.Limit(perSecond),
-		burst: max(1, int(min(2*perSecond, math.MaxInt32))),
-	}
-}
-
-// allow counts a request, or says when to try again.
-func (l *limiter) allow(key string, now time.Time) error {
-	if l == nil {
-		return nil
-	}
-	known, ok := l.keys.Load(key)
-	if !ok {
-		known, _ = l.keys.LoadOrStore(key, rate.NewLimiter(l.every, l.burst))
-	}
-	r := known.(*rate.Limiter).ReserveN(now, 1)
-	wait := r.DelayFrom(now)
-	if wait <= 0 {
-		return nil
-	}
-	r.CancelAt(now)
-	seconds := max(1, int64(math.Ceil(wait.Seconds())))
-	return &httpError{code: belfry.RateLimited, detail: "too many requests with this API key; try again later", header: map[string]string{"Retry-After": strconv.FormatInt(seconds, 10)}}
+	p := found.Principal
+	p.Ended = found.ended
+	return &p, nil
 }

@@ -181,6 +181,11 @@ type httpError struct {
 
 func (e *httpError) Error() string { return e.detail }
 
+// Unwrap is the error for those who know no HTTP.
+func (e *httpError) Unwrap() error {
+	return &belfry.Error{Code: e.code, Message: e.detail, Fields: e.fields}
+}
+
 func (e *httpError) status() int { return openapi.StatusOf(e.code) }
 
 // badRequest is the error of a request that cannot be read.
@@ -226,7 +231,7 @@ func publicError(err error) *httpError {
 		}
 	case belfry.TooLarge:
 		e.header = map[string]string{"Connection": "close"} // the rest of the body is not read
-	case belfry.Invalid, belfry.NotFound, belfry.Conflict, belfry.Changed:
+	case belfry.Invalid, belfry.NotFound, belfry.Conflict, belfry.Changed, belfry.Forbidden:
 	default:
 		e.code, e.detail, e.fields = belfry.Internal, "internal error; the server logs the cause with the request id", nil
 	}

@@ -83,7 +83,7 @@ func (a *api) actionOperations() []operation {
 
 func (a *api) previewOperation() operation {
 	return handle(a, openapi.Operation{
-		ID: "previewSchedule", Method: "POST", Path: apiPath + "/schedules/preview", Group: groupSchedules, Permission: auth.Read, Summary: "Preview a schedule",
+		ID: "previewSchedule", Method: "POST", Path: apiPath + "/schedules/preview", Group: groupSchedules, Permission: auth.Known, Summary: "Preview a schedule",
 		Doc: "Describes a schedule in a sentence, warns of surprises, and lists its next occurrences with their local times; a note says where a clock change moved, skipped or repeated one. " +
 			"Nothing is stored. `H` has a different value in each job; here it has that of no job. Errors name the field and the column, with an example.",
 		Global: true,

@@ -70,7 +70,7 @@ func (a *api) streamEvents(w http.ResponseWriter, r *http.Request, op *openapi.O
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer a.cancelOnShutdown(cancel)()
+	defer a.cancelAtEnd(r, cancel)()
 	watch, err := a.Control.WatchEvents(ctx, in.namespace, filter, last)
 	if err != nil {
 		return err

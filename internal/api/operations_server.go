@@ -30,6 +30,7 @@ const (
 	groupAlerts    = "Alerts"
 	groupMonitors  = "Monitors"
 	groupWorkers   = "Workers"
+	groupKeys      = "API keys"
 	groupServer    = "Server"
 )
 
@@ -42,6 +43,7 @@ var groups = map[string]string{
 	groupAlerts:    "Who is told what, and what there is to tell.",
 	groupMonitors:  "Watch work that is done elsewhere: it pings an address, and an alert says when a ping is missing.",
 	groupWorkers:   "How your own program gets work: claim, heartbeat, finish.",
+	groupKeys:      "Who may do what. An admin of some namespaces sees and creates keys of these.",
 	groupServer:    "The server itself.",
 }
 
@@ -51,7 +53,7 @@ func (a *api) operations() []operation {
 	if a.Control == nil {
 		return append(slices.Concat(a.healthOperations(), a.metricsOperations()), a.indexOperation())
 	}
-	return slices.Concat(a.jobOperations(), a.actionOperations(), a.runOperations(), a.deadOperations(), a.alertOperations(), a.monitorOperations(), a.workerOperations(), a.fleetOperations(), a.serverOperations(), a.healthOperations(), a.metricsOperations())
+	return slices.Concat(a.jobOperations(), a.actionOperations(), a.runOperations(), a.deadOperations(), a.alertOperations(), a.monitorOperations(), a.workerOperations(), a.fleetOperations(), a.keyOperations(), a.serverOperations(), a.healthOperations(), a.metricsOperations())
 }
 
 // metricsOperations are for Prometheus.
@@ -99,14 +101,15 @@ func (a *api) serverOperations() []operation {
 		{openapi.Operation{
 			ID: "getOpenAPI", Method: "GET", Path: apiPath + "/openapi.json", Group: groupServer, Permission: auth.Public, Summary: "Get the OpenAPI document", Doc: "The API as an OpenAPI 3.1 document.",
 			Global: true, Responses: []openapi.Response{{Status: http.StatusOK, Doc: "The document.", Headers: []string{"ETag"}, Media: openapi.MediaJSON}, unchanged},
-		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.openapi.serve(w, r, openapi.MediaJSON) })},
+		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.described().openapi.serve(w, r, openapi.MediaJSON) })},
 		{openapi.Operation{
 			ID: "getReference", Method: "GET", Path: "/docs/api", Group: groupServer, Permission: auth.Public, Summary: "Read the reference", Doc: "The API as a page for people.",
 			Global: true, Responses: []openapi.Response{{Status: http.StatusOK, Doc: "The page.", Headers: []string{"ETag"}, Media: "text/html"}, unchanged},
 		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Security-Policy", a.policy)
+			d := a.described()
+			w.Header().Set("Content-Security-Policy", d.policy)
 			w.Header().Set("Referrer-Policy", "no-referrer")
-			newDocument(a.reference.For(addressOf(r))).serve(w, r, "text/html; charset=utf-8")
+			newDocument(d.reference.For(addressOf(r))).serve(w, r, "text/html; charset=utf-8")
 		})},
 	}
 }
@@ -168,16 +171,23 @@ func newDocument(text []byte) document {
 	return document{text, `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
 }
 
-// describe makes the OpenAPI document and the reference page. It panics if that fails,
-// which depends on nothing but the program and is tested.
-func (a *api) describe() {
+// description is the OpenAPI document and the reference page.
+type description struct {
+	openapi   document
+	reference openapi.Reference
+	policy    string // what a browser may load for the page
+}
+
+// describe makes the description, with or without keys. It panics if that fails, which depends on
+// nothing but the program and is tested.
+func (a *api) describe(keyed bool) (out description) {
 	operations := make([]openapi.Operation, len(a.served))
 	for i, op := range a.served {
 		operations[i] = op.Operation
 	}
 	limit := schema.For[pageQuery]().Field("limit")
 	d := openapi.Describe(operations, openapi.Options{
-		Version: a.Version, Keyed: a.Keys != nil, RateLimited: a.Keys != nil && a.limiter != nil, Groups: groups, PageSize: defaultPageSize, MaxPageSize: int(*limit.Max),
+		Version: a.Version, Keyed: keyed, RateLimited: keyed && a.limiter != nil, Groups: groups, PageSize: defaultPageSize, MaxPageSize: int(*limit.Max),
 	})
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
@@ -188,11 +198,20 @@ func (a *api) describe() {
 	if err := errors.Join(err, failed); err != nil {
 		panic(err)
 	}
-	a.openapi, a.reference = newDocument(text.Bytes()), reference
+	out.openapi, out.reference = newDocument(text.Bytes()), reference
 	_, rest, _ := bytes.Cut(reference.For(""), []byte("<style>"))
 	style, _, _ := bytes.Cut(rest, []byte("</style>"))
 	sum := sha256.Sum256(style)
-	a.policy = "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	out.policy = "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	return out
+}
+
+// described is the description as it is now: the first key may have been created since the start.
+func (a *api) described() description {
+	if a.Access.Required() {
+		return a.keyed()
+	}
+	return a.keyless()
 }
 
 // addressOf is the address under which the server received a request, or a proxy of its did.

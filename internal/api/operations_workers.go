@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"reflect"
 	"time"
@@ -104,14 +105,16 @@ func (a *api) claimRuns(w http.ResponseWriter, r *http.Request, op *openapi.Oper
 	extendDeadlines(w, wait+requestTimeout)
 	ctx, cancel := context.WithTimeout(r.Context(), wait+claimGrace)
 	defer cancel()
-	defer a.cancelOnShutdown(cancel)()
+	defer a.cancelAtEnd(r, cancel)()
 	runs, err := a.Control.Claim(ctx, in.namespace, body)
 	if err != nil && a.shuttingDown() {
 		err = errShutdown
 	}
-	if r.Context().Err() != nil && len(runs) > 0 {
-		a.returnRuns(r, in.namespace, runs)
-		return out, r.Context().Err()
+	if ended := errors.Join(r.Context().Err(), keyEnded(r)); ended != nil {
+		if len(runs) > 0 {
+			a.returnRuns(r, in.namespace, runs)
+		}
+		return out, ended
 	}
 	reply := belfry.ClaimReply{Runs: make([]belfry.ClaimedRun, len(runs))}
 	for i, run := range runs {
@@ -149,18 +152,36 @@ func (a *api) shuttingDown() bool {
 	}
 }
 
-// cancelOnShutdown calls cancel when the node begins to shut down, unless it is stopped
-// first.
-func (a *api) cancelOnShutdown(cancel func()) (stop func()) {
+// cancelAtEnd calls cancel when the node begins to shut down, or the key of a request ends, unless it
+// is stopped first.
+func (a *api) cancelAtEnd(r *http.Request, cancel func()) (stop func()) {
+	var ended <-chan struct{}
+	if p := auth.Of(r.Context()); p != nil {
+		ended = p.Ended
+	}
 	done := make(chan struct{})
 	go func() {
 		select {
 		case <-a.Draining:
 			cancel()
+		case <-ended:
+			cancel()
 		case <-done:
 		}
 	}()
 	return func() { close(done) }
+}
+
+// keyEnded says that the key of a request has ended meanwhile.
+func keyEnded(r *http.Request) error {
+	if p := auth.Of(r.Context()); p != nil {
+		select {
+		case <-p.Ended:
+			return noKey(`, error="invalid_token"`, false, "the API key was revoked or has expired, or this server cannot read the database")
+		default:
+		}
+	}
+	return nil
 }
 
 var errShutdown = &httpError{

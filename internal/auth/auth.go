@@ -42,6 +42,9 @@ func (p Permission) Roles() []belfry.Role {
 	return nil
 }
 
+// IsRole reports whether there is such a role.
+func IsRole(role belfry.Role) bool { return slices.Contains(Known.Roles(), role) }
+
 // Principal is who makes a request, and what they may do.
 type Principal struct {
 	belfry.Actor

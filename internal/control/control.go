@@ -35,6 +35,7 @@ type Store interface {
 	store.Alerts
 	store.Events
 	store.Monitors
+	store.APIKeys
 	store.Sharding
 	store.Clock
 	store.Notifier
@@ -59,7 +60,8 @@ type Control struct {
 	sender    Sender // nil: channels cannot be tested
 	messages  func(belfry.MessagePayload) []belfry.FieldError
 
-	refuseShell bool // jobs may not give text for a shell
+	refuseShell bool                        // jobs may not give text for a shell
+	refreshKeys func(context.Context) error // nil: API keys count later
 
 	node        belfry.ID
 	ownsAll     bool

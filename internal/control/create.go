@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/auth"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/internal/validate"
@@ -80,9 +81,18 @@ func (c *Control) newJob(ctx context.Context, namespace string, id belfry.ID, in
 			return invalidJob(errors)
 		}
 		created = c.planJob(namespace, id, r, now)
-		return nil
+		return requireCommands(ctx, r.Manifest.Type)
 	})
 	return created, err
+}
+
+// requireCommands returns a Forbidden error if a job is of type command and who asks may not choose
+// what such a job executes.
+func requireCommands(ctx context.Context, kind string) error {
+	if kind != belfry.TypeCommand {
+		return nil
+	}
+	return auth.RequireCommands(ctx)
 }
 
 // planJob is a valid job with its first plan.
@@ -264,6 +274,9 @@ func (b *batch) validate(ctx context.Context, v *validate.Validator, lines []Lin
 		for _, line := range lines {
 			id := b.nextID()
 			r, errors := v.Create(id, line.Input)
+			if err := requireCommands(ctx, r.Manifest.Type); err != nil {
+				return err
+			}
 			if len(wrong) == 0 && len(errors) == 0 {
 				jobs = append(jobs, b.control.planJob(b.namespace, id, r, b.now))
 			}

@@ -274,6 +274,7 @@ func (j *currentJobs) get(ctx context.Context, id belfry.ID) (*belfry.Job, error
 // are those of the job. An override replaces either.
 func (c *Control) redriven(ctx context.Context, jobs *currentJobs, run selected, override json.RawMessage) (next store.Redrive, err error) {
 	next.Run = run.id
+	given := override != nil
 	if run.edited {
 		if next.Job, err = jobs.get(ctx, run.job); err != nil {
 			return next, err
@@ -303,6 +304,11 @@ func (c *Control) redriven(ctx context.Context, jobs *currentJobs, run selected,
 		return next, nil
 	}
 	var errors []belfry.FieldError
+	if given {
+		if err := requireCommands(ctx, job.Type); err != nil {
+			return next, err
+		}
+	}
 	next.Payload, errors = validate.Payload(job, override)
 	return next, invalid("the payload is not valid for run "+run.id.String(), errors)
 }

@@ -128,6 +128,9 @@ func (c *Control) patchJob(ctx context.Context, doing, namespace, ref, match str
 		if len(errors) > 0 {
 			return nil, invalidJob(errors)
 		}
+		if err := requireCommands(ctx, to.Manifest.Type); err != nil {
+			return nil, err
+		}
 		return func(job parsedJob, p plan.Plan, now time.Time) (*store.Change, error) {
 			change, err := c.change(job, p, to, false, now)
 			switch {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/auth"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/internal/validate"
@@ -107,6 +108,9 @@ func (c *Control) Bulk(ctx context.Context, namespace string, b belfry.Bulk, aft
 			Field: "filter", Message: `is empty; set what the jobs have in common, or "all"`,
 		}})
 	}
+	if err := requireAction(ctx, b.Action); err != nil {
+		return result, belfry.ID{}, err
+	}
 	b.Limit = cmp.Or(b.Limit, maxBulk)
 	for range bulkLists {
 		jobs, next, err := c.list(ctx, namespace, b.Filter, store.Page{After: store.Position{ID: after}, Limit: min(bulkPage, b.Limit-result.Matched)})
@@ -124,6 +128,14 @@ func (c *Control) Bulk(ctx context.Context, namespace string, b belfry.Bulk, aft
 		}
 	}
 	return result, after, nil
+}
+
+// requireAction returns a Forbidden error if who asks may not apply an action.
+func requireAction(ctx context.Context, action belfry.Action) error {
+	if action == belfry.ActionDelete {
+		return auth.Require(ctx, auth.Write)
+	}
+	return auth.Require(ctx, auth.Operate)
 }
 
 func (c *Control) act(ctx context.Context, namespace string, action belfry.Action, job belfry.Job, k Key) (err error) {

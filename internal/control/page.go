@@ -162,6 +162,9 @@ func gapOf(s belfry.Spec) belfry.DSTGap {
 
 // Act performs a bulk action on one job.
 func (c *Control) Act(ctx context.Context, namespace string, action belfry.Action, job belfry.ID) error {
+	if err := requireAction(ctx, action); err != nil {
+		return err
+	}
 	return c.act(ctx, namespace, action, belfry.Job{ID: job}, Key{})
 }
 

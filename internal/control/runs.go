@@ -215,6 +215,9 @@ func (c *Control) Trigger(ctx context.Context, namespace, ref string, t belfry.T
 	}
 	if t.Payload != nil {
 		job, err := c.store.Job(ctx, namespace, id)
+		if err == nil {
+			err = requireCommands(ctx, job.Type)
+		}
 		if err != nil {
 			return belfry.TriggerResult{}, err
 		}

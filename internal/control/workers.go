@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/auth"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/store"
@@ -28,7 +29,7 @@ const (
 // the next complete heartbeat of the worker.
 func (c *Control) Claim(ctx context.Context, namespace string, claim belfry.Claim) ([]*belfry.Run, error) {
 	var err error
-	if claim.Lanes, err = lanes(namespace, claim.Queues, claim.Handlers); err != nil {
+	if claim.Lanes, err = lanes(ctx, namespace, claim.Queues, claim.Handlers); err != nil {
 		return nil, err
 	}
 	claim.Limit = max(claim.Limit, 1)
@@ -59,7 +60,7 @@ func (c *Control) claim(ctx context.Context, claim belfry.Claim, below int64) ([
 // Heartbeat records that a worker is alive, keeps what it sends of the logs of its
 // attempts, and returns which of them are lost or cancelled.
 func (c *Control) Heartbeat(ctx context.Context, namespace string, h belfry.Heartbeat) (reply belfry.HeartbeatReply, err error) {
-	if h.Lanes, err = lanes(namespace, h.Queues, h.Handlers); err != nil {
+	if h.Lanes, err = lanes(ctx, namespace, h.Queues, h.Handlers); err != nil {
 		return reply, err
 	}
 	h.Node = sanitize.Text(h.Node, maxNode)
@@ -87,8 +88,8 @@ func (c *Control) Finish(ctx context.Context, namespace string, results []belfry
 	return retryRead(ctx, "finish attempts", func() ([]belfry.Verdict, error) { return c.store.Finish(ctx, own) })
 }
 
-// lanes are the queues and handlers of a worker as the store names them.
-func lanes(namespace string, queues, handlers []string) ([]string, error) {
+// lanes are the queues and handlers of a worker as the store names them, if it may claim from them.
+func lanes(ctx context.Context, namespace string, queues, handlers []string) ([]string, error) {
 	if len(queues) == 0 {
 		queues = []string{belfry.DefaultQueue}
 	}
@@ -108,7 +109,10 @@ func lanes(namespace string, queues, handlers []string) ([]string, error) {
 			list = append(list, belfry.NamespaceLane(namespace, belfry.Lane(queue, handler)))
 		}
 	}
-	return list, invalid("the worker is not valid", errors)
+	if err := invalid("the worker is not valid", errors); err != nil {
+		return nil, err
+	}
+	return list, auth.RequireQueues(ctx, queues)
 }
 
 const (

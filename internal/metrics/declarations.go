@@ -143,6 +143,15 @@ const (
 var requestDuration = histogram("belfry_api_request_duration_seconds", requestBuckets,
 	"Duration of requests by route and class of the status. A claim waits for runs, so that it may take long.", "route", "status")
 
+var keysRefused = counter("belfry_api_keys_refused_total",
+	"API keys that were refused: wrong ones, and those that were limited because their address had sent many wrong ones, and not checked.", "reason")
+
+// Why a key is refused.
+const (
+	KeyWrong   = "wrong"
+	KeyLimited = "limited"
+)
+
 // Node is the state of a process. Parts that it does not have are zero.
 type Node struct {
 	Shards, ShardsOwned int

@@ -33,7 +33,7 @@ type Metrics struct {
 
 	lag, duration, statements, requests        *prometheus.HistogramVec
 	attempts, dead, catchUps, missed, failures *prometheus.CounterVec
-	dispatched                                 *prometheus.CounterVec
+	dispatched, keysRefused                    *prometheus.CounterVec
 
 	mu     sync.RWMutex
 	queues map[string]bool
@@ -70,6 +70,9 @@ func New() *Metrics {
 	for _, event := range []string{DispatchAnnounced, DispatchReceived, DispatchClaimed, DispatchStale} {
 		m.dispatched.WithLabelValues(event)
 	}
+	m.keysRefused = m.counter(keysRefused)
+	m.keysRefused.WithLabelValues(KeyWrong)
+	m.keysRefused.WithLabelValues(KeyLimited)
 	return m
 }
 
@@ -152,6 +155,13 @@ func (m *Metrics) Missed(lane string, run int, notRun int64) {
 func (m *Metrics) Dispatched(event string, runs int) {
 	if m != nil {
 		m.dispatched.WithLabelValues(event).Add(float64(runs))
+	}
+}
+
+// KeyRefused counts a key that was refused.
+func (m *Metrics) KeyRefused(reason string) {
+	if m != nil {
+		m.keysRefused.WithLabelValues(reason).Inc()
 	}
 }
 

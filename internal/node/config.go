@@ -50,9 +50,10 @@ type Config struct {
 
 	MetricsListen string // address for metrics and profiles without a key; empty: none
 
-	APIKeyFile     string
-	RateLimit      float64  // requests per second and API key; 0: no limit
-	TrustedProxies []string // as CIDRs, whose headers about their clients count
+	APIKeyFile       string
+	BootstrapKeyFile string   // of the first key: it is read from it, or written to it
+	RateLimit        float64  // requests per second and API key; 0: no limit
+	TrustedProxies   []string // as CIDRs, whose headers about their clients count
 
 	AllowTargets []string // private networks, as CIDRs, that HTTP targets may be in
 	Hosts        []string // host names of this server, for the Host header
@@ -104,11 +105,8 @@ func (c Config) Validate() error {
 	invalid := func(field, format string, args ...any) {
 		errors = append(errors, belfry.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 	}
-	host, _, err := net.SplitHostPort(c.Listen)
-	if err != nil {
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		invalid("--listen", "%q is not host:port, such as 127.0.0.1:7070", c.Listen)
-	} else if !isLoopback(host) && c.APIKeyFile == "" {
-		invalid("--listen", "%s can be reached from other machines, which requires API keys: set --api-key-file, or listen on 127.0.0.1", c.Listen)
 	}
 	if _, _, err := net.SplitHostPort(c.MetricsListen); c.MetricsListen != "" && err != nil {
 		invalid("--metrics-listen", "%q is not host:port, such as 127.0.0.1:9464", c.MetricsListen)
@@ -176,7 +174,9 @@ func (c Config) has(role string) bool { return slices.Contains(c.Roles, role) }
 
 // privateTargets reports whether HTTP targets may be on this machine and its network:
 // only if no other machine can create jobs.
-func (c Config) privateTargets() bool { return c.DatabaseURL == "" && c.APIKeyFile == "" }
+func (c Config) privateTargets() bool {
+	return c.DatabaseURL == "" && c.APIKeyFile == "" && c.loopback()
+}
 
 func isLoopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {

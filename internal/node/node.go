@@ -42,7 +42,8 @@ type Node struct {
 	store     store.Store
 	downSince time.Time // when the process before it stopped, if only one can use the store
 	listener  net.Listener
-	keys      *api.Keys
+	access    *api.Access
+	bootstrap string // the key that was made for the first start
 	targets   *target.Guard
 	metrics   *metrics.Metrics
 	tracing   *tracing.Tracing     // nil: no traces are exported
@@ -77,10 +78,9 @@ func (n *Node) open(ctx context.Context) (err error) {
 		return err
 	}
 	n.targets = target.NewGuard(n.config.privateTargets(), allow)
-	if n.config.APIKeyFile != "" {
-		if n.keys, err = api.LoadKeys(n.config.APIKeyFile); err != nil {
-			return err
-		}
+	file, err := n.config.keyFile()
+	if err != nil {
+		return err
 	}
 	if err := n.openConnections(); err != nil {
 		return err
@@ -89,6 +89,9 @@ func (n *Node) open(ctx context.Context) (err error) {
 		return err
 	}
 	if err := n.openStore(ctx); err != nil {
+		return err
+	}
+	if err := n.openKeys(ctx, file); err != nil {
 		return err
 	}
 	if n.tracing = tracing.New(ctx, n.id, n.config.Version, n.log); n.tracing != nil {
@@ -228,12 +231,10 @@ func (n *Node) Run(ctx context.Context) error {
 		defer stop() // a node without its port stops
 		return n.serve(serving, offers)
 	})
-	if n.keys != nil {
-		server.Go(func() error {
-			n.keys.Watch(serving, n.log)
-			return nil
-		})
-	}
+	server.Go(func() error {
+		n.access.Run(serving)
+		return nil
+	})
 	if n.metricsListener != nil {
 		server.Go(func() error {
 			defer stop()
@@ -281,7 +282,7 @@ func (n *Node) pool(source worker.Source) *worker.Pool {
 func (n *Node) serve(ctx context.Context, offers control.Offers) error {
 	public, _ := url.Parse(n.config.PublicURL) // which is valid; links in alerts must work
 	o := api.Options{
-		Ready: n.ready, Draining: n.draining, Keys: n.keys, Targets: n.targets, RateLimit: n.config.RateLimit,
+		Ready: n.ready, Draining: n.draining, Access: n.access, Targets: n.targets, RateLimit: n.config.RateLimit,
 		Hosts: append(slices.Clone(n.config.Hosts), public.Host), Version: n.config.Version, Metrics: n.metrics, Log: n.log,
 	}
 	o.Proxies, _ = parsePrefixes(n.config.TrustedProxies) // which are valid
@@ -293,11 +294,9 @@ func (n *Node) serve(ctx context.Context, offers control.Offers) error {
 		o.Control.RunsIn(n.id, n.ownsAll(), n.election())
 		o.Control.FillClaims(offers)
 		o.Control.SendThrough(n.sender())
+		o.Control.KeysChanged(n.access.Stored.Refresh)
 		o.Control.CheckPayloads(n.connections.Check, n.config.AllowShell)
-		page := web.Options{Control: o.Control, Draining: n.draining, Settings: n.config.Settings, Version: n.config.Version, Log: n.log}
-		if n.keys != nil {
-			page.Keys = n.keys
-		}
+		page := web.Options{Control: o.Control, Access: n.access, Draining: n.draining, Settings: n.config.Settings, Version: n.config.Version, Log: n.log}
 		o.Page = web.New(page)
 	}
 	return n.serveHTTP(ctx, n.listener, api.New(o))
@@ -308,7 +307,7 @@ func (n *Node) serveHTTP(ctx context.Context, listener net.Listener, handler htt
 	server := api.NewServer(handler)
 	server.ErrorLog = slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
+	go func() { failed <- server.Serve(api.LimitConnections(listener)) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve: %w", err)
@@ -333,8 +332,8 @@ func (n *Node) ready(ctx context.Context) error {
 		return belfry.Errorf(belfry.Unavailable, "this node is shutting down")
 	default:
 	}
-	if n.keys != nil {
-		if err := n.keys.Err(); err != nil {
+	if n.access.File != nil {
+		if err := n.access.File.Err(); err != nil {
 			return err
 		}
 	}

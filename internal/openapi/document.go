@@ -230,6 +230,7 @@ func (d *Document) headers(names []string) (out ordered[*parameter]) {
 var sharedParameters = map[string]parameter{
 	"job":              {In: "path", Required: true, Description: "Id of a job, or its name, percent-encoded.", Schema: &Schema{Type: typeNames{"string"}, MinLength: 1}, Example: json.RawMessage(`"nightly-report"`)},
 	"monitor":          {In: "path", Required: true, Description: "Id of a monitor, or its name, percent-encoded.", Schema: &Schema{Type: typeNames{"string"}, MinLength: 1}, Example: json.RawMessage(`"backup"`)},
+	"key":              {In: "path", Required: true, Description: "Id of an API key.", Schema: &Schema{Type: typeNames{"string"}, MinLength: 1}, Example: json.RawMessage(`"k7m2q9d4"`)},
 	"token":            {In: "path", Required: true, Description: "Token of a monitor, as in its `ping_url`.", Schema: &Schema{Type: typeNames{"string"}, MinLength: 1}, Example: json.RawMessage(`"6f1d9a3b5c7e48028a41d3c07b9e6f14"`)},
 	"run":              {In: "path", Required: true, Description: "Id of a run.", Schema: &Schema{Type: typeNames{"string"}, Format: "uuid"}, Example: json.RawMessage(`"01a22f39-15c0-8d3b-a6c4-90e15f7b2d08"`)},
 	"worker":           {In: "path", Required: true, Description: "Id that the worker generates at every start: a UUID of version 4 or 7.", Schema: &Schema{Type: typeNames{"string"}, Format: "uuid"}, Example: json.RawMessage(`"01a22f26-c640-7e02-8a41-d3c07b9e6f14"`)},

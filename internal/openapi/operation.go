@@ -31,6 +31,7 @@ type Operation struct {
 	Responses []Response // of success; several of one status differ in their bodies
 	Errors    []int      // statuses of failure beside those that any operation may have
 	Global    bool       // does not work in a namespace
+	Scoped    bool       // is global, and looks at the namespaces of its caller itself
 }
 
 // Response is a response of success.

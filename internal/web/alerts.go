@@ -49,7 +49,7 @@ func (s *server) acknowledge(r *request) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.Control.AcknowledgeAlert(r.ctx, r.namespace, id, r.key); err != nil {
+	if _, err := s.Control.AcknowledgeAlert(r.ctx, r.namespace, id, r.keyName()); err != nil {
 		return err
 	}
 	return r.redirect("/alerts", "acknowledged")

@@ -244,7 +244,7 @@ func curlOf(r *request, in validate.Input) string {
 		scheme = "https://"
 	}
 	headers := ""
-	if r.server.Keys != nil {
+	if r.server.requiresLogin() {
 		headers = ` -H "Authorization: Bearer $BELFRY_KEY"`
 	}
 	if r.namespace != belfry.DefaultNamespace {

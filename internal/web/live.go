@@ -9,7 +9,6 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
-	"github.com/belfry-sh/belfry/internal/validate"
 )
 
 const (
@@ -127,19 +126,11 @@ func (h *hub) poll(ctx context.Context) {
 
 // stream sends an event whenever something has changed in a namespace. A browser that lost
 // it connects again, and then fetches what it missed.
-func (s *server) stream(w http.ResponseWriter, r *http.Request) {
-	namespace := r.URL.Query().Get("ns")
-	if namespace == "" {
-		namespace = belfry.DefaultNamespace
-	}
-	if s.Keys != nil && s.loggedIn(r.Context(), r) == "" || !validate.Namespace(namespace) {
-		http.Error(w, "log in first", http.StatusUnauthorized)
-		return
-	}
+func (s *server) stream(r *request) error {
+	w, namespace := r.w, r.namespace
 	ch := s.live.add(namespace)
 	if ch == nil {
-		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
-		return
+		return belfry.Errorf(belfry.Unavailable, "too many pages are open")
 	}
 	defer s.live.remove(namespace, ch)
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -151,19 +142,21 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request) {
 	for text := "retry: 2000\n\n"; ; {
 		connection.SetWriteDeadline(time.Now().Add(streamTimeout))
 		if _, err := fmt.Fprint(w, text); err != nil || connection.Flush() != nil {
-			return
+			return nil
 		}
 		select {
 		case <-ch:
 			text = "event: changed\ndata: \n\n"
 		case <-alive.C:
-			if text = ": nothing happened\n\n"; s.Keys != nil && s.loggedIn(r.Context(), r) == "" {
-				return
+			if text = ": nothing happened\n\n"; s.loggedIn(r.Context(), r.Request) == nil {
+				return nil
 			}
+		case <-r.principal.Ended:
+			return nil
 		case <-r.Context().Done():
-			return
+			return nil
 		case <-s.Draining:
-			return
+			return nil
 		}
 	}
 }

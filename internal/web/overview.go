@@ -28,7 +28,10 @@ type overview struct {
 }
 
 // figure is a number with its name, and a link to its cause.
-type figure struct{ Label, Value, Note, Path, Class string }
+type figure struct {
+	Label, Value, Note, Path, Class string
+	global                          bool // about all namespaces
+}
 
 const (
 	overviewKeep = time.Second
@@ -42,6 +45,9 @@ func (s *server) overview(r *request) error {
 	o, err := s.screens.Get(r.ctx, r.namespace, overviewKeep, func(ctx context.Context) (overview, error) { return s.readOverview(ctx, r.namespace, r.navCounts()) })
 	if err != nil {
 		return err
+	}
+	if !r.principal.SeesAll() {
+		o.Figures = slices.DeleteFunc(slices.Clone(o.Figures), func(f figure) bool { return f.global })
 	}
 	return r.show("overview.html", "overview", "Overview", o)
 }
@@ -137,9 +143,9 @@ func (o *overview) figures(d control.Depths, nodes []store.Node, counts navCount
 	}
 	o.Figures = []figure{
 		{Label: "Lag p50", Value: lag(0.5), Note: "of starts, last hour", Path: "/runs"}, {Label: "Lag p99", Value: lag(0.99), Note: "of starts, last hour", Path: "/runs"},
-		{Label: "Waiting", Value: number(d.Waiting), Note: number(d.Running) + " running", Path: "/runs?status=running"},
+		{Label: "Waiting", Value: number(d.Waiting), Note: number(d.Running) + " running", Path: "/runs?status=running", global: true},
 		{Label: "Failing jobs", Value: number(len(o.Failing)), Note: "none", Path: "/jobs?status=failing"},
-		{Label: "Dead letters", Value: cmp.Or(counts.Of("dead"), "0"), Note: "none", Path: "/dead"}, {Label: "Nodes", Value: number(alive), Note: "all alive", Path: "/fleet"},
+		{Label: "Dead letters", Value: cmp.Or(counts.Of("dead"), "0"), Note: "none", Path: "/dead"}, {Label: "Nodes", Value: number(alive), Note: "all alive", Path: "/fleet", global: true},
 	}
 	bad := func(i int, note string, is bool) {
 		if is {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -8,31 +9,51 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/auth"
+	"github.com/belfry-sh/belfry/internal/openapi"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// sessionCookie holds a random token. The server stores its hash.
-const sessionCookie = "belfry_session"
+// sessionCookie is the name of the cookie with a random token, of which the server stores the hash. With
+// TLS no other host and no plain connection can set it.
+func sessionCookie(r *http.Request) string {
+	if auth.ClientOf(r).Secure {
+		return "__Host-belfry_session"
+	}
+	return "belfry_session"
+}
 
-// loggedIn is the name of the key of whoever sent a request. A session ends with its key.
-func (s *server) loggedIn(ctx context.Context, r *http.Request) string {
-	c, err := r.Cookie(sessionCookie)
-	if s.Keys == nil || err != nil || len(c.Value) != 64 {
-		return ""
+func (s *server) requiresLogin() bool { return s.Access != nil && s.Access.Required() }
+
+// loggedIn is who sent a request; nil if they must log in. A session ends with its key.
+func (s *server) loggedIn(ctx context.Context, r *http.Request) *auth.Principal {
+	if !s.requiresLogin() {
+		return auth.Local()
+	}
+	c, err := r.Cookie(sessionCookie(r))
+	if err != nil || len(c.Value) != 64 {
+		return nil
 	}
 	session, err := s.Control.Session(ctx, sha256.Sum256([]byte(c.Value)))
 	if err != nil {
+		return nil
+	}
+	p, err := s.Access.Holder(session.Key)
+	if err != nil {
+		return nil
+	}
+	return p
+}
+
+// keyName is the name of the key of whoever is logged in.
+func (r *request) keyName() string {
+	if r.principal == nil {
 		return ""
 	}
-	name, _ := s.Keys.Name(session.Key)
-	return name
+	return cmp.Or(r.principal.Name, r.principal.ID)
 }
 
 // askLogin sends a person to the login page, which leads back.
@@ -40,6 +61,10 @@ func (r *request) askLogin() error {
 	to := r.URL.RequestURI()
 	if r.Method != http.MethodGet {
 		to = r.back()
+	}
+	if r.URL.Path == "/live" {
+		http.Error(r.w, "log in first", http.StatusUnauthorized)
+		return nil
 	}
 	if r.Header.Get("HX-Request") != "" {
 		r.w.Header().Set("HX-Refresh", "true")
@@ -53,7 +78,7 @@ func (r *request) askLogin() error {
 type loginForm struct{ To, Error string }
 
 func (s *server) loginPage(r *request) error {
-	if s.Keys == nil || r.key != "" {
+	if r.principal != nil {
 		http.Redirect(r.w, r.Request, "/", http.StatusSeeOther)
 		return nil
 	}
@@ -62,23 +87,29 @@ func (s *server) loginPage(r *request) error {
 
 func (s *server) login(r *request) error {
 	form := loginForm{To: r.PostFormValue("to")}
-	if s.Keys == nil {
+	if !s.requiresLogin() {
 		return belfry.Errorf(belfry.NotFound, "this server has no API keys, so nobody logs in")
 	}
-	if !s.logins.allow(auth.ClientOf(r.Request).Address) {
-		form.Error = "There were too many attempts from your address. Wait a minute, then try again."
-		return r.showStatus(http.StatusTooManyRequests, "login.html", "", "Log in", form)
+	key := strings.TrimSpace(r.PostFormValue("key"))
+	p, err := s.Access.Authenticate(r.Request, key)
+	if err == nil && !p.Has(auth.Read) {
+		err = p.Check(auth.Read, "")
 	}
-	key, ok := s.Keys.Find(strings.TrimSpace(r.PostFormValue("key")))
-	if !ok {
-		form.Error = "This is not a key of this server."
-		return r.showStatus(http.StatusUnauthorized, "login.html", "", "Log in", form)
+	if err != nil {
+		form.Error = publicText(err)
+		switch belfry.CodeOf(err) {
+		case belfry.Unauthorized:
+			form.Error = "This is not a key of this server."
+		case belfry.RateLimited:
+			r.w.Header().Set("Retry-After", "5")
+		}
+		return r.showStatus(openapi.StatusOf(belfry.CodeOf(err)), "login.html", "", "Log in", form)
 	}
 	s.endSession(r)
 	random := make([]byte, 32)
 	rand.Read(random)
 	token := hex.EncodeToString(random)
-	if err := s.Control.AddSession(r.ctx, store.Session{ID: sha256.Sum256([]byte(token)), Key: key}); err != nil {
+	if err := s.Control.AddSession(r.ctx, store.Session{ID: sha256.Sum256([]byte(token)), Key: s.Access.Hash(key)}); err != nil {
 		return err
 	}
 	r.setCookie(token, int(store.SessionTimeout/time.Second)*60) // the server ends it earlier
@@ -97,39 +128,14 @@ func (s *server) logout(r *request) error {
 }
 
 func (s *server) endSession(r *request) {
-	if c, err := r.Cookie(sessionCookie); err == nil {
+	if c, err := r.Cookie(sessionCookie(r.Request)); err == nil {
 		_ = s.Control.EndSession(r.ctx, sha256.Sum256([]byte(c.Value))) // it ends by itself
 	}
 }
 
 func (r *request) setCookie(value string, maxAge int) {
 	http.SetCookie(r.w, &http.Cookie{
-		Name: sessionCookie, Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Name: sessionCookie(r.Request), Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		Secure: auth.ClientOf(r.Request).Secure,
 	})
-}
-
-// Guesses of a key that an address has: some at once, then one every few seconds.
-const (
-	loginBurst   = 10
-	loginEvery   = 6 * time.Second
-	maxAddresses = 10_000
-)
-
-// loginLimiter limits the guesses of each address.
-type loginLimiter struct {
-	mu    sync.Mutex
-	known map[string]*rate.Limiter
-}
-
-func (l *loginLimiter) allow(address string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.known == nil || len(l.known) >= maxAddresses {
-		l.known = map[string]*rate.Limiter{}
-	}
-	if l.known[address] == nil {
-		l.known[address] = rate.NewLimiter(rate.Every(loginEvery), loginBurst)
-	}
-	return l.known[address].Allow()
 }

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/auth"
 	"github.com/belfry-sh/belfry/internal/cache"
 	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/openapi"
@@ -31,12 +32,16 @@ import (
 	"github.com/belfry-sh/belfry/internal/validate"
 )
 
-// Keys are the API keys that people may log in with.
-type Keys interface {
-	// Find returns the hash of a key, if it is one of them.
-	Find(text string) (hash [32]byte, ok bool)
-	// Name is the name of the key with this hash, if there still is one.
-	Name(hash [32]byte) (name string, ok bool)
+// Access knows who has which key. The API uses the same.
+type Access interface {
+	// Required reports whether people must log in.
+	Required() bool
+	// Authenticate returns who has a key, unless the address of the request has sent too many wrong ones.
+	Authenticate(r *http.Request, key string) (*auth.Principal, error)
+	// Hash is what stands for a key in a session.
+	Hash(key string) [32]byte
+	// Holder is who has the key with a hash; an error if it has ended.
+	Holder(hash [32]byte) (*auth.Principal, error)
 }
 
 // Setting is a setting of the server that is in force.
@@ -45,7 +50,7 @@ type Setting struct{ Name, Value, Doc string }
 // Options are the parts and settings of the page.
 type Options struct {
 	Control  *control.Control
-	Keys     Keys            // nil: nobody logs in
+	Access   Access          // nil: nobody logs in
 	Draining <-chan struct{} // closed when the node begins to shut down
 	Settings []Setting
 	Version  string
@@ -56,7 +61,6 @@ type server struct {
 	Options
 	mux     *http.ServeMux
 	live    *hub
-	logins  loginLimiter
 	depths  cache.Cache[string, control.Depths]
 	names   cache.Cache[string, []string] // of namespaces
 	counts  cache.Cache[string, navCounts]
@@ -76,23 +80,55 @@ func New(o Options) http.Handler {
 	s := &server{Options: o, mux: http.NewServeMux(), live: newHub(o.Control)}
 	s.Log = cmp.Or(s.Log, slog.Default())
 	s.mux.HandleFunc("GET /assets/{hash}/{name}", serveAsset)
-	s.mux.HandleFunc("GET /live", s.stream)
-	for pattern, serve := range map[string]func(*request) error{
-		"GET /{$}": s.overview, "GET /login": s.loginPage, "POST /login": s.login, "POST /logout": s.logout,
-		"GET /jobs": s.jobs, "POST /jobs": s.bulk, "GET /jobs/new": s.newJob, "POST /jobs/new": s.createJob, "POST /jobs/preview": s.previewJob,
-		"GET /jobs/{job}": s.job, "GET /jobs/{job}/edit": s.editJob, "POST /jobs/{job}/edit": s.saveJob, "POST /jobs/{job}/{action}": s.actOnJob,
-		"GET /runs": s.runs, "GET /runs/{run}": s.run, "POST /runs/{run}/{action}": s.actOnRun,
-		"GET /dead": s.dead, "POST /dead/{action}": s.actOnDead,
-		"GET /events": s.events, "GET /alerts": s.alerts, "POST /alerts/{alert}": s.acknowledge,
-		"GET /channels/{channel}": s.channel, "POST /channels/{channel}": s.saveChannel, "POST /channels/{channel}/{action}": s.actOnChannel,
-		"GET /forecast": s.forecast, "GET /fleet": s.fleet, "GET /settings": s.settings,
-	} {
-		s.mux.HandleFunc(pattern, s.handle(serve))
+	for _, r := range s.routes() {
+		if r.permission.Roles() == nil {
+			panic("the page " + r.pattern + " declares no permission")
+		}
+		s.mux.HandleFunc(r.pattern, s.handle(r))
 	}
-	s.mux.HandleFunc("/", s.handle(func(r *request) error {
-		return belfry.Errorf(belfry.NotFound, "there is no page at %.200s", r.URL.Path)
-	}))
 	return s
+}
+
+// route is a page, or what a form of one does, and what it asks of who requests it.
+type route struct {
+	pattern    string
+	permission auth.Permission
+	global     bool // is about all namespaces
+	serve      func(*request) error
+}
+
+func (s *server) routes() []route {
+	list := []route{
+		{"GET /login", auth.Public, false, s.loginPage}, {"POST /login", auth.Public, false, s.login}, {"POST /logout", auth.Public, false, s.logout},
+		{"GET /{$}", auth.Read, false, s.overview}, {"GET /live", auth.Read, false, s.stream},
+		{"GET /jobs", auth.Read, false, s.jobs}, {"POST /jobs", auth.Operate, false, s.bulk}, {"GET /jobs/{job}", auth.Read, false, s.job},
+		{"GET /jobs/new", auth.Write, false, s.newJob}, {"POST /jobs/new", auth.Write, false, s.createJob}, {"POST /jobs/preview", auth.Write, false, s.previewJob},
+		{"GET /jobs/{job}/edit", auth.Write, false, s.editJob}, {"POST /jobs/{job}/edit", auth.Write, false, s.saveJob},
+		{"GET /runs", auth.Read, false, s.runs}, {"GET /runs/{run}", auth.Read, false, s.run}, {"GET /dead", auth.Read, false, s.dead},
+		{"GET /events", auth.Read, false, s.events}, {"GET /alerts", auth.Read, false, s.alerts}, {"POST /alerts/{alert}", auth.Operate, false, s.acknowledge},
+		{"GET /channels/{channel}", auth.Read, false, s.channel}, {"POST /channels/{channel}", auth.Write, false, s.saveChannel},
+		{"GET /forecast", auth.Read, false, s.forecast}, {"GET /fleet", auth.Read, true, s.fleet}, {"GET /settings", auth.Read, true, s.settings},
+		{"/", auth.Known, false, func(r *request) error {
+			return belfry.Errorf(belfry.NotFound, "there is no page at %.200s", r.URL.Path)
+		}},
+	}
+	for _, a := range []struct {
+		path, names string
+		permission  auth.Permission
+		serve       func(*request) error
+	}{
+		{"/jobs/{job}/", "trigger pause resume cancel backfill", auth.Operate, s.actOnJob}, {"/jobs/{job}/", "delete rollback", auth.Write, s.actOnJob},
+		{"/runs/{run}/", "cancel redrive discard", auth.Operate, s.actOnRun}, {"/dead/", "redrive discard", auth.Operate, s.actOnDead},
+		{"/channels/{channel}/", "test", auth.Operate, s.actOnChannel}, {"/channels/{channel}/", "delete", auth.Write, s.actOnChannel},
+	} {
+		for name := range strings.FieldsSeq(a.names) {
+			list = append(list, route{"POST " + a.path + name, a.permission, false, func(r *request) error {
+				r.SetPathValue("action", name)
+				return a.serve(r)
+			}})
+		}
+	}
+	return list
 }
 
 const (
@@ -124,12 +160,12 @@ type request struct {
 	server    *server
 	ctx       context.Context
 	namespace string
-	key       string // name of the API key of whoever is logged in
+	principal *auth.Principal // nil: who must log in first
 }
 
-// handle reads what all pages have in common. A page that changes nothing is shown to
-// nobody who must log in first; they come back to it after that.
-func (s *server) handle(serve func(*request) error) http.HandlerFunc {
+// handle reads what all pages have in common, and checks that who requests one may have it. Who must
+// log in first comes back to it after that.
+func (s *server) handle(route route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		timeout := pageTimeout
 		if r.Method == http.MethodPost { // which may be about thousands of jobs
@@ -140,7 +176,8 @@ func (s *server) handle(serve func(*request) error) http.HandlerFunc {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
-		in := &request{Request: r, w: w, server: s, ctx: ctx, namespace: cmp.Or(r.URL.Query().Get("ns"), belfry.DefaultNamespace)}
+		in := &request{Request: r, w: w, server: s, ctx: ctx, principal: s.loggedIn(ctx, r)}
+		in.namespace = cmp.Or(r.URL.Query().Get("ns"), in.defaultNamespace())
 		err := func() error {
 			if r.Method == http.MethodPost {
 				r.Body = http.MaxBytesReader(w, r.Body, maxForm)
@@ -151,15 +188,40 @@ func (s *server) handle(serve func(*request) error) http.HandlerFunc {
 			if !validate.Namespace(in.namespace) {
 				return belfry.Errorf(belfry.NotFound, "a namespace has 1 to 63 lower-case letters, digits and hyphens")
 			}
-			if in.key = s.loggedIn(ctx, r); in.key == "" && s.Keys != nil && r.URL.Path != "/login" {
-				return in.askLogin()
-			}
-			return serve(in)
+			return in.permit(route)
 		}()
 		if err != nil {
 			in.fail(err)
 		}
 	}
+}
+
+// permit serves a page to who may have it.
+func (r *request) permit(route route) error {
+	switch {
+	case route.permission == auth.Public:
+		return route.serve(r)
+	case r.principal == nil:
+		return r.askLogin()
+	}
+	namespace := r.namespace
+	if route.global {
+		namespace = ""
+	}
+	if err := r.principal.Check(route.permission, namespace); err != nil {
+		return err
+	}
+	r.principal.Address, r.principal.RequestID = auth.ClientOf(r.Request).Address, r.w.Header().Get("X-Request-Id")
+	r.ctx = auth.With(r.ctx, r.principal)
+	return route.serve(r)
+}
+
+// defaultNamespace is the one that is shown unless another is chosen.
+func (r *request) defaultNamespace() string {
+	if p := r.principal; p != nil && !p.Sees(belfry.DefaultNamespace) && len(p.Namespaces) > 0 {
+		return p.Namespaces[0]
+	}
+	return belfry.DefaultNamespace
 }
 
 // link is the address of a page, with parameters as pairs, in the namespace of the request.
@@ -193,12 +255,23 @@ type page struct {
 
 func (p *page) Namespace() string                     { return p.r.namespace }
 func (p *page) Version() string                       { return p.r.server.Version }
-func (p *page) Key() string                           { return p.r.key }
+func (p *page) Key() string                           { return p.r.keyName() }
 func (p *page) Now() time.Time                        { return p.r.server.Control.Now() }
 func (p *page) Link(path string, pairs ...any) string { return p.r.link(path, pairs...) }
 func (p *page) Path() string                          { return p.r.URL.Path }
 func (p *page) Self() string                          { return p.r.URL.RequestURI() }
 func (p *page) On(v any) on                           { return on{p, v} }
+
+// May reports whether the page offers what needs a permission.
+func (p *page) May(permission auth.Permission) bool {
+	return p.r.principal != nil && p.r.principal.Has(permission)
+}
+
+// Offers reports whether there is a page for who requests this one.
+func (p *page) Offers(path string) bool {
+	global := path == "/fleet" || path == "/settings"
+	return !global || p.r.principal != nil && p.r.principal.SeesAll()
+}
 
 // on is a value for a part of a page, with the page.
 type on struct {
@@ -214,7 +287,9 @@ var sections = []section{
 	{"forecast", "Forecast", "/forecast", "f"}, {"fleet", "Fleet", "/fleet", "n"}, {"alerts", "Alerts", "/alerts", "a"}, {"events", "Events", "/events", "e"}, {"settings", "Settings", "/settings", "s"},
 }
 
-func (p *page) Sections() []section { return sections }
+func (p *page) Sections() []section {
+	return slices.DeleteFunc(slices.Clone(sections), func(s section) bool { return !p.Offers(s.Path) })
+}
 
 // navCounts are what the navigation counts.
 type navCounts struct{ Dead, Alerts int }
@@ -240,10 +315,13 @@ func (r *request) show(name, section, title string, data any) error {
 
 func (r *request) showStatus(status int, name, section, title string, data any) error {
 	p := &page{r: r, Title: title, Section: section, Data: data, Done: doneText(r.URL.Query())}
-	if section != "" {
-		p.Counts = r.navCounts()
+	if section != "" && r.principal != nil {
+		if r.sees(r.namespace) {
+			p.Counts = r.navCounts()
+		}
 		known, _ := r.server.names.Get(r.ctx, "", namesKeep, r.server.Control.Namespaces)
-		if p.Namespaces = slices.Clone(known); !slices.Contains(p.Namespaces, r.namespace) {
+		known = slices.DeleteFunc(slices.Clone(known), func(n string) bool { return !r.sees(n) })
+		if p.Namespaces = known; r.sees(r.namespace) && !slices.Contains(p.Namespaces, r.namespace) {
 			p.Namespaces = append(p.Namespaces, r.namespace)
 		}
 	}
@@ -264,6 +342,11 @@ func (r *request) showStatus(status int, name, section, title string, data any) 
 	}
 	r.write(status, out.Bytes())
 	return nil
+}
+
+// sees reports whether a namespace exists for who requests the page.
+func (r *request) sees(namespace string) bool {
+	return r.principal != nil && r.principal.Has(auth.Read) && r.principal.Sees(namespace)
 }
 
 // showPart writes a part of a page.

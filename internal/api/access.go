@@ -1,0 +1,223 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/auth"
+	"github.com/belfry-sh/belfry/internal/metrics"
+)
+
+// Access lets in who has a token of one of its sources. The API and the page share it, and with it
+// the limit on guesses.
+type Access struct {
+	File   *Keys                // nil: there is no file of keys
+	Stored *StoredKeys          // nil: there are no keys in the database
+	Others []auth.Authenticator // that accept other tokens
+	Always bool                 // keys are required even if there are none
+
+	Metrics *metrics.Metrics // nil: nothing is counted
+	Log     *slog.Logger
+
+	guesses *auth.Guesses
+	report  failureReport
+}
+
+// NewAccess returns the access with these keys.
+func NewAccess(file *Keys, stored *StoredKeys, log *slog.Logger) *Access {
+	return &Access{File: file, Stored: stored, Log: log, guesses: auth.NewGuesses()}
+}
+
+// Required reports whether nobody gets in without a token. On loopback that begins with the first
+// key.
+func (a *Access) Required() bool {
+	return a != nil && (a.Always || a.File != nil || len(a.Others) > 0 || a.Stored != nil && a.Stored.Exist())
+}
+
+// Run keeps the keys up to date until ctx ends.
+func (a *Access) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	if a.File != nil {
+		running.Go(func() { a.File.Watch(ctx, a.Log) })
+	}
+	if a.Stored != nil {
+		running.Go(func() { a.Stored.Run(ctx) })
+	}
+	for tick := time.NewTicker(reportFailures); ; {
+		select {
+		case <-tick.C:
+			a.report.flush(a.Log, time.Now())
+		case <-ctx.Done():
+			tick.Stop()
+			running.Wait()
+			return
+		}
+	}
+}
+
+// Authenticate returns who sends a token. Of an address with many wrong ones it checks few.
+func (a *Access) Authenticate(r *http.Request, token string) (*auth.Principal, error) {
+	address, now := addressOfClient(r), time.Now()
+	if wait := a.guesses.Wait(address, token, now); wait > 0 {
+		return nil, a.refuse(address, wait, now)
+	}
+	p, err := a.find(r.Context(), token)
+	switch {
+	case err == nil:
+		a.guesses.Right(address, token, now)
+	case errors.Is(err, auth.ErrUnknown):
+		if wait := a.guesses.Wrong(address, now); wait > 0 {
+			return nil, a.refuse(address, wait, now)
+		}
+		a.Metrics.KeyRefused(metrics.KeyWrong)
+		a.report.add(a.Log, address, now)
+	}
+	return p, err
+}
+
+// find asks every source.
+func (a *Access) find(ctx context.Context, token string) (*auth.Principal, error) {
+	unknown := error(auth.ErrUnknown)
+	sources := a.Others
+	if a.Stored != nil {
+		sources = append([]auth.Authenticator{a.Stored}, sources...)
+	}
+	if a.File != nil {
+		sources = append([]auth.Authenticator{a.File}, sources...)
+	}
+	for _, source := range sources {
+		p, err := source.Authenticate(ctx, token)
+		if err == nil {
+			return p, nil
+		}
+		if !errors.Is(err, auth.ErrUnknown) {
+			unknown = err
+		}
+	}
+	return nil, unavailableKeys(unknown)
+}
+
+// unavailableKeys shows an Unavailable error as it is.
+func unavailableKeys(err error) error {
+	if e, ok := errors.AsType[*belfry.Error](err); ok && e.Code == belfry.Unavailable {
+		return &httpError{code: belfry.Unavailable, detail: e.Message, header: map[string]string{"Retry-After": "2"}}
+	}
+	return err
+}
+
+// Hash is what stands for a token in a session.
+func (a *Access) Hash(token string) [sha256.Size]byte {
+	if _, hash, ok := auth.ParseKey(token); ok {
+		return hash
+	}
+	return sha256.Sum256([]byte(token))
+}
+
+// Holder is who has the key with a hash; ErrUnknown: the key has ended.
+func (a *Access) Holder(hash [sha256.Size]byte) (p *auth.Principal, err error) {
+	err = auth.ErrUnknown
+	if a.File != nil {
+		p, err = a.File.Holder(hash)
+	}
+	if err != nil && a.Stored != nil {
+		p, err = a.Stored.Holder(hash)
+	}
+	return p, err
+}
+
+func (a *Access) refuse(address string, wait time.Duration, now time.Time) error {
+	a.Metrics.KeyRefused(metrics.KeyLimited)
+	a.report.add(a.Log, address, now)
+	return tooMany(wait, "there were too many wrong API keys from this address; it is not checked whether this one is right")
+}
+
+func tooMany(wait time.Duration, detail string) *httpError {
+	seconds := max(1, int64(math.Ceil(wait.Seconds())))
+	return &httpError{code: belfry.RateLimited, detail: detail, header: map[string]string{"Retry-After": strconv.FormatInt(seconds, 10)}}
+}
+
+// check finds who sends a request by its Authorization header.
+func (a *Access) check(r *http.Request) (*auth.Principal, error) {
+	headers := r.Header.Values("Authorization")
+	unusable := a.File != nil && a.File.Err() != nil
+	if len(headers) == 0 {
+		return nil, noKey("", unusable, "an API key is required: send the header Authorization: Bearer <key>")
+	}
+	scheme, token, _ := strings.Cut(headers[0], " ")
+	if len(headers) == 1 && strings.EqualFold(scheme, "Bearer") {
+		p, err := a.Authenticate(r, strings.TrimSpace(token))
+		if err == nil || !errors.Is(err, auth.ErrUnknown) {
+			return p, err
+		}
+	}
+	return nil, noKey(`, error="invalid_token"`, unusable, "the Authorization header does not hold a valid API key")
+}
+
+func noKey(challenge string, unusable bool, detail string) *httpError {
+	if unusable {
+		detail = unusableKeys + "; its log says why"
+	}
+	return &httpError{code: belfry.Unauthorized, detail: detail, header: map[string]string{"WWW-Authenticate": `Bearer realm="belfry"` + challenge}}
+}
+
+// refuseKeyInQuery refuses a request whose address has a key in it: proxies and browsers write
+// addresses down.
+func refuseKeyInQuery(r *http.Request) error {
+	if r.URL.RawQuery == "" {
+		return nil
+	}
+	for name, values := range r.URL.Query() {
+		switch strings.ToLower(name) {
+		case "key", "api_key", "apikey", "access_token":
+			return badRequest("the query has the parameter %.20s: an API key must not be in an address, which is written to logs; send it as Authorization: Bearer <key>, and revoke one that was sent like this", name)
+		}
+		if auth.KeyPattern.MatchString(name) || auth.KeyPattern.MatchString(strings.Join(values, " ")) {
+			return badRequest("the query has an API key in it, and an address is written to logs: send it as Authorization: Bearer <key>, and revoke this one")
+		}
+	}
+	return nil
+}
+
+// reportFailures is how often wrong keys are summed up in the log.
+const reportFailures = time.Minute
+
+// failureReport logs the first wrong key, and then how many there were in a minute.
+type failureReport struct {
+	mu      sync.Mutex
+	since   time.Time // of the count; zero: none is logged
+	count   int
+	address string // of the last one
+}
+
+func (f *failureReport) add(log *slog.Logger, address string, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.since.IsZero() {
+		f.since = now
+		log.Warn("a wrong API key", "address", address)
+		return
+	}
+	f.count++
+	f.address = address
+}
+
+func (f *failureReport) flush(log *slog.Logger, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.count > 0 {
+		log.Warn("wrong API keys", "count", f.count, "in", fmt.Sprint(now.Sub(f.since).Round(time.Second)), "last_address", f.address)
+		f.since, f.count = now, 0
+	} else if now.Sub(f.since) >= reportFailures {
+		f.since = time.Time{}
+	}
+}
