@@ -19,6 +19,7 @@ import (
 
 	"github.com/belfry-sh/belfry/internal/command"
 	"github.com/belfry-sh/belfry/internal/node"
+	"github.com/belfry-sh/belfry/internal/oidc"
 	"github.com/belfry-sh/belfry/internal/schema"
 	"github.com/belfry-sh/belfry/internal/secret"
 )
@@ -114,6 +115,11 @@ func addNodeFlags(f *pflag.FlagSet, c *node.Config) {
 	f.IntVar(&c.LargeCatchUp, "large-catch-up", c.LargeCatchUp, "catch-up runs of one job at once above which there is an event, see: belfry event list; 0 is 10")
 	f.StringVar(&c.APIKeyFile, "api-key-file", "", "file of API keys, one per line, beside those of the database; it is read again every second")
 	f.StringVar(&c.BootstrapKeyFile, "bootstrap-key-file", "", "file of the first API key, an admin of everything, for a database that has none: it is read from the file, or made and written to it")
+	f.StringVar(&c.OIDC.Issuer, "oidc-issuer", "", "address of an OpenID Connect issuer whose people may log in, beside API keys; needs --public-url")
+	f.StringVar(&c.OIDC.ClientID, "oidc-client-id", "", "id of the client that is registered at the issuer")
+	f.StringVar(&c.OIDC.ClientSecretFile, "oidc-client-secret-file", "", "file with the secret of the client, if it has one")
+	f.StringVar(&c.OIDC.CLIClientID, "oidc-cli-client-id", "", "id of the client for belfry login, which has no secret (default that of --oidc-client-id)")
+	f.StringArrayVar(&c.OIDC.Roles, "oidc-role", nil, "who gets which role, as "+oidc.RuleForm+"; once for each, or several lines")
 	f.Float64Var(&c.RateLimit, "rate-limit", c.RateLimit, "requests per second that each API key may make; 0 is no limit")
 	f.StringSliceVar(&c.TrustedProxies, "trusted-proxy", nil, "addresses or CIDRs of proxies in front of this server: what they say of their clients counts (X-Forwarded-For, -Proto and -Host, or Forwarded), and from nobody else")
 	f.StringSliceVar(&c.AllowTargets, "allow-target", nil, "private addresses or CIDRs that HTTP jobs may call")

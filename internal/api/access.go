@@ -153,14 +153,19 @@ func (a *Access) check(r *http.Request) (*auth.Principal, error) {
 	if len(headers) == 0 {
 		return nil, noKey("", unusable, "an API key is required: send the header Authorization: Bearer <key>")
 	}
+	detail := "the Authorization header does not hold a valid API key"
 	scheme, token, _ := strings.Cut(headers[0], " ")
 	if len(headers) == 1 && strings.EqualFold(scheme, "Bearer") {
 		p, err := a.Authenticate(r, strings.TrimSpace(token))
-		if err == nil || !errors.Is(err, auth.ErrUnknown) {
+		e, ok := errors.AsType[*belfry.Error](err)
+		if !ok || e.Code != belfry.Unauthorized {
 			return p, err
 		}
+		if e != auth.ErrUnknown { // such as a login that has expired
+			detail = e.Message
+		}
 	}
-	return nil, noKey(`, error="invalid_token"`, unusable, "the Authorization header does not hold a valid API key")
+	return nil, noKey(`, error="invalid_token"`, unusable, detail)
 }
 
 func noKey(challenge string, unusable bool, detail string) *httpError {

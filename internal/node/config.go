@@ -51,6 +51,7 @@ type Config struct {
 	MetricsListen string // address for metrics and profiles without a key; empty: none
 
 	APIKeyFile       string
+	OIDC             OIDC     // logins of people
 	BootstrapKeyFile string   // of the first key: it is read from it, or written to it
 	RateLimit        float64  // requests per second and API key; 0: no limit
 	TrustedProxies   []string // as CIDRs, whose headers about their clients count
@@ -160,6 +161,7 @@ func (c Config) Validate() error {
 		invalid("--commands", "needs the role worker")
 	}
 	c.checkElection(invalid)
+	c.checkOIDC(invalid)
 	if errors != nil {
 		return &belfry.Error{Code: belfry.Invalid, Message: "the configuration is not valid", Fields: errors}
 	}
@@ -175,7 +177,7 @@ func (c Config) has(role string) bool { return slices.Contains(c.Roles, role) }
 // privateTargets reports whether HTTP targets may be on this machine and its network:
 // only if no other machine can create jobs.
 func (c Config) privateTargets() bool {
-	return c.DatabaseURL == "" && c.APIKeyFile == "" && c.loopback()
+	return c.DatabaseURL == "" && c.APIKeyFile == "" && c.OIDC.Issuer == "" && c.loopback()
 }
 
 func isLoopback(host string) bool {

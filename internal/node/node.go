@@ -24,6 +24,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/election"
 	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/notify"
+	"github.com/belfry-sh/belfry/internal/oidc"
 	"github.com/belfry-sh/belfry/internal/scheduler"
 	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/internal/store/postgres"
@@ -43,7 +44,8 @@ type Node struct {
 	downSince time.Time // when the process before it stopped, if only one can use the store
 	listener  net.Listener
 	access    *api.Access
-	bootstrap string // the key that was made for the first start
+	bootstrap string         // the key that was made for the first start
+	oidc      *oidc.Provider // nil: people log in with API keys
 	targets   *target.Guard
 	metrics   *metrics.Metrics
 	tracing   *tracing.Tracing     // nil: no traces are exported
@@ -92,6 +94,9 @@ func (n *Node) open(ctx context.Context) (err error) {
 		return err
 	}
 	if err := n.openKeys(ctx, file); err != nil {
+		return err
+	}
+	if err := n.openOIDC(); err != nil {
 		return err
 	}
 	if n.tracing = tracing.New(ctx, n.id, n.config.Version, n.log); n.tracing != nil {
@@ -235,6 +240,12 @@ func (n *Node) Run(ctx context.Context) error {
 		n.access.Run(serving)
 		return nil
 	})
+	if n.oidc != nil {
+		server.Go(func() error {
+			n.oidc.Check(serving)
+			return nil
+		})
+	}
 	if n.metricsListener != nil {
 		server.Go(func() error {
 			defer stop()
@@ -282,7 +293,7 @@ func (n *Node) pool(source worker.Source) *worker.Pool {
 func (n *Node) serve(ctx context.Context, offers control.Offers) error {
 	public, _ := url.Parse(n.config.PublicURL) // which is valid; links in alerts must work
 	o := api.Options{
-		Ready: n.ready, Draining: n.draining, Access: n.access, Targets: n.targets, RateLimit: n.config.RateLimit,
+		Ready: n.ready, Draining: n.draining, Access: n.access, Login: n.oidc.Login(), Targets: n.targets, RateLimit: n.config.RateLimit,
 		Hosts: append(slices.Clone(n.config.Hosts), public.Host), Version: n.config.Version, Metrics: n.metrics, Log: n.log,
 	}
 	o.Proxies, _ = parsePrefixes(n.config.TrustedProxies) // which are valid
@@ -296,7 +307,7 @@ func (n *Node) serve(ctx context.Context, offers control.Offers) error {
 		o.Control.SendThrough(n.sender())
 		o.Control.KeysChanged(n.access.Stored.Refresh)
 		o.Control.CheckPayloads(n.connections.Check, n.config.AllowShell)
-		page := web.Options{Control: o.Control, Access: n.access, Draining: n.draining, Settings: n.config.Settings, Version: n.config.Version, Log: n.log}
+		page := web.Options{Control: o.Control, Access: n.access, OIDC: n.oidc, Draining: n.draining, Settings: n.config.Settings, Version: n.config.Version, Log: n.log}
 		o.Page = web.New(page)
 	}
 	return n.serveHTTP(ctx, n.listener, api.New(o))

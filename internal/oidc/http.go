@@ -1,6 +1,7 @@
 package oidc
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,7 @@ const (
 func newHTTPClient() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DisableKeepAlives = true // requests are rare
-	return &http.Client{Timeout: httpTimeout, Transport: &limitedTransport{transport, rate.NewLimiter(1, 10)}}
+	return &http.Client{Transport: &limitedTransport{transport, rate.NewLimiter(1, 10)}}
 }
 
 // fetchError is why the issuer did not answer.
@@ -30,7 +31,7 @@ type fetchError struct{ error }
 
 func (e *fetchError) Unwrap() error { return e.error }
 
-// limitedTransport limits requests and the size of their responses.
+// limitedTransport limits requests, their time and the size of their responses.
 type limitedTransport struct {
 	next    http.RoundTripper
 	limiter *rate.Limiter
@@ -40,18 +41,22 @@ func (t *limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !t.limiter.Allow() {
 		return nil, &fetchError{errors.New("the issuer was asked too often")}
 	}
-	resp, err := t.next.RoundTrip(r)
+	ctx, cancel := context.WithTimeout(r.Context(), httpTimeout)
+	defer cancel()
+	resp, err := t.next.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		return nil, &fetchError{err}
 	}
-	if resp.StatusCode >= http.StatusInternalServerError {
-		resp.Body.Close()
-		return nil, &fetchError{fmt.Errorf("%s answered %s", r.URL.Host, resp.Status)}
+	// Read here: not everybody closes bodies.
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
+	resp.Body.Close()
+	if err == nil && resp.StatusCode >= http.StatusInternalServerError {
+		err = fmt.Errorf("%s answered %s", r.URL.Host, resp.Status)
 	}
-	resp.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.LimitReader(resp.Body, maxResponse), resp.Body}
+	if err != nil {
+		return nil, &fetchError{err}
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return resp, nil
 }
 

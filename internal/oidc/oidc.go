@@ -59,7 +59,7 @@ type metadata struct {
 const (
 	clockSkew    = time.Minute
 	reload       = time.Hour       // of the metadata and keys of the issuer, so that withdrawn keys are forgotten
-	retryPause   = 5 * time.Second // after the issuer did not answer
+	retryPause   = 2 * time.Second // after the issuer did not answer
 	maxToken     = 16 << 10        // bytes
 	maxTokens    = 10_000          // remembered
 	tokenRecheck = 5 * time.Minute // the signature of a remembered token
@@ -183,7 +183,7 @@ func (p *Provider) verify(ctx context.Context, token string, audiences ...string
 		err = errors.New("it has no subject of at most 255 bytes")
 	case !slices.ContainsFunc(parsed.Audience, func(a string) bool { return a != "" && slices.Contains(audiences, a) }):
 		err = fmt.Errorf("it is for %q, not for %q", parsed.Audience, audiences)
-	case now.After(parsed.Expiry.Add(clockSkew)):
+	case !now.Before(parsed.Expiry.Add(clockSkew)):
 		return nil, until, belfry.Errorf(belfry.Unauthorized, "the login has expired; log in again with belfry login")
 	case time.Unix(int64(notBefore), 0).After(now.Add(clockSkew)):
 		err = errors.New("it is not valid yet")
@@ -238,7 +238,10 @@ func (p *Provider) remember(hash [sha256.Size]byte, known *auth.Principal, lifet
 		}
 	}
 	time.AfterFunc(min(lifetime, tokenRecheck), forget)
-	time.AfterFunc(lifetime, func() { close(ended) })
+	time.AfterFunc(lifetime, func() {
+		forget()
+		close(ended)
+	})
 }
 
 // Flow is a login on the page that has begun. The browser keeps it until it comes back.

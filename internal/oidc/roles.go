@@ -118,7 +118,7 @@ func (p *Provider) Principal(u User) (*auth.Principal, error) {
 		}
 	}
 	if out == nil {
-		return nil, belfry.Errorf(belfry.Forbidden, "%s has no access to this server; ask its operator, who gives roles with --oidc-role", u.Name)
+		return nil, belfry.Errorf(belfry.Forbidden, "this server gives no role to %s; ask its operator, who does that with --oidc-role", u.Name)
 	}
 	return out, nil
 }

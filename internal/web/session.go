@@ -41,6 +41,9 @@ func (s *server) loggedIn(ctx context.Context, r *http.Request) *auth.Principal 
 	if err != nil {
 		return nil
 	}
+	if session.Person != "" {
+		return s.principalOf(r.Context(), session.Person)
+	}
 	p, err := s.Access.Holder(session.Key)
 	if err != nil {
 		return nil
@@ -75,18 +78,18 @@ func (r *request) askLogin() error {
 	return nil
 }
 
-type loginForm struct{ To, Error string }
+type loginForm struct{ To, Error, Issuer, IssuerLink string }
 
 func (s *server) loginPage(r *request) error {
 	if r.principal != nil {
 		http.Redirect(r.w, r.Request, "/", http.StatusSeeOther)
 		return nil
 	}
-	return r.show("login.html", "", "Log in", loginForm{To: r.URL.Query().Get("to")})
+	return r.show("login.html", "", "Log in", s.loginForm(r.URL.Query().Get("to")))
 }
 
 func (s *server) login(r *request) error {
-	form := loginForm{To: r.PostFormValue("to")}
+	form := s.loginForm(r.PostFormValue("to"))
 	if !s.requiresLogin() {
 		return belfry.Errorf(belfry.NotFound, "this server has no API keys, so nobody logs in")
 	}
@@ -105,18 +108,24 @@ func (s *server) login(r *request) error {
 		}
 		return r.showStatus(openapi.StatusOf(belfry.CodeOf(err)), "login.html", "", "Log in", form)
 	}
+	return s.startSession(r, store.Session{Key: s.Access.Hash(key)}, form.To)
+}
+
+// startSession logs somebody in, with a new cookie, and leads to a page of this server.
+func (s *server) startSession(r *request, session store.Session, to string) error {
 	s.endSession(r)
 	random := make([]byte, 32)
 	rand.Read(random)
 	token := hex.EncodeToString(random)
-	if err := s.Control.AddSession(r.ctx, store.Session{ID: sha256.Sum256([]byte(token)), Key: s.Access.Hash(key)}); err != nil {
+	session.ID = sha256.Sum256([]byte(token))
+	if err := s.Control.AddSession(r.ctx, session); err != nil {
 		return err
 	}
 	r.setCookie(token, int(store.SessionTimeout/time.Second)*60) // the server ends it earlier
-	if !strings.HasPrefix(form.To, "/") || strings.HasPrefix(form.To, "//") || strings.ContainsAny(form.To, "\\\r\n\t") {
-		form.To = "/"
+	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n\t") {
+		to = "/"
 	}
-	http.Redirect(r.w, r.Request, form.To, http.StatusSeeOther)
+	http.Redirect(r.w, r.Request, to, http.StatusSeeOther)
 	return nil
 }
 

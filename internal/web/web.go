@@ -27,6 +27,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/auth"
 	"github.com/belfry-sh/belfry/internal/cache"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/oidc"
 	"github.com/belfry-sh/belfry/internal/openapi"
 	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/internal/validate"
@@ -51,6 +52,7 @@ type Setting struct{ Name, Value, Doc string }
 type Options struct {
 	Control  *control.Control
 	Access   Access          // nil: nobody logs in
+	OIDC     *oidc.Provider  // nil: people log in with keys
 	Draining <-chan struct{} // closed when the node begins to shut down
 	Settings []Setting
 	Version  string
@@ -100,6 +102,7 @@ type route struct {
 func (s *server) routes() []route {
 	list := []route{
 		{"GET /login", auth.Public, false, s.loginPage}, {"POST /login", auth.Public, false, s.login}, {"POST /logout", auth.Public, false, s.logout},
+		{"GET " + loginPath, auth.Public, false, s.startOIDC}, {"GET " + CallbackPath, auth.Public, false, s.finishOIDC},
 		{"GET /{$}", auth.Read, false, s.overview}, {"GET /live", auth.Read, false, s.stream},
 		{"GET /jobs", auth.Read, false, s.jobs}, {"POST /jobs", auth.Operate, false, s.bulk}, {"GET /jobs/{job}", auth.Read, false, s.job},
 		{"GET /jobs/new", auth.Write, false, s.newJob}, {"POST /jobs/new", auth.Write, false, s.createJob}, {"POST /jobs/preview", auth.Write, false, s.previewJob},
