@@ -50,6 +50,8 @@ type Config struct {
 
 	MetricsListen string // address for metrics and profiles without a key; empty: none
 
+	EncryptionKeyFile string // with the keys that encrypt secrets; empty: one beside the embedded database, none with PostgreSQL
+
 	APIKeyFile   string
 	RateLimit    float64  // requests per second and API key; 0: no limit
 	AllowTargets []string // private networks, as CIDRs, that HTTP targets may be in
