@@ -11,10 +11,10 @@ const module = "github.com/belfry-sh/belfry"
 // The rows of the module, lowest last. A package imports from the rows below its own,
 // and within a row none imports another, except for what mayImport adds.
 var (
-	vocabulary = []string{"belfry", "internal/schedule", "internal/wheel", "internal/cache", "internal/sanitize", "internal/jsontext", "internal/schema", "internal/secret", "internal/auth", "internal/webhook"}
+	vocabulary = []string{"belfry", "internal/schedule", "internal/wheel", "internal/cache", "internal/sanitize", "internal/jsontext", "internal/schema", "internal/secret", "internal/encrypt", "internal/auth", "internal/webhook"}
 	decisions  = append([]string{"internal/plan"}, vocabulary...)
 	contracts  = append([]string{"internal/store", "worker", "client"}, decisions...)
-	rules      = append([]string{"internal/target", "internal/command", "internal/validate", "internal/explain", "internal/openapi", "internal/metrics", "internal/tracing", "internal/notify", "internal/broker", "internal/oidc"}, contracts...)
+	rules      = append([]string{"internal/target", "internal/command", "internal/validate", "internal/explain", "internal/openapi", "internal/metrics", "internal/tracing", "internal/notify", "internal/broker", "internal/oidc", "internal/secretstore"}, contracts...)
 	parts      = append([]string{
 		"internal/control", "internal/api", "internal/web", "internal/scheduler", "internal/election", "internal/alert", "internal/dispatch",
 		"internal/store/postgres", "internal/store/sqlite",
@@ -74,6 +74,8 @@ var mayImport = map[string][]string{
 	"internal/metrics":  {"belfry", "internal/store", prometheus},
 	"internal/tracing":  append([]string{"go.opentelemetry.io/otel"}, contracts...),
 
+	"internal/secretstore": contracts,
+
 	"internal/store": decisions,
 	"worker":         {"belfry", "internal/sanitize", "internal/secret", propagation},
 	"client":         {"belfry", "internal/sanitize", "internal/schema", propagation},
@@ -84,6 +86,7 @@ var mayImport = map[string][]string{
 	"internal/schedule": nil,
 	"internal/wheel":    nil,
 	"internal/auth":     {"belfry"},
+	"internal/encrypt":  nil,
 	"internal/cache":    {"belfry"},
 	"internal/sanitize": nil,
 	"internal/jsontext": nil,

@@ -113,6 +113,7 @@ func addNodeFlags(f *pflag.FlagSet, c *node.Config) {
 	f.DurationVar(&c.CatchUpWindow, "catch-up-window", c.CatchUpWindow, "how old a missed occurrence may be to still run, unless the job says it; 0 is 30m for run_all and no limit for run_once")
 	f.DurationVar(&c.PriorityAgeing, "priority-ageing", c.PriorityAgeing, "how much longer a run of the lowest priority may wait than one of the highest, from 1s to 168h; 0 is 10m")
 	f.IntVar(&c.LargeCatchUp, "large-catch-up", c.LargeCatchUp, "catch-up runs of one job at once above which there is an event, see: belfry event list; 0 is 10")
+	f.StringVar(&c.EncryptionKeyFile, "encryption-key-file", "", "file with the keys that encrypt secrets in the database, one in each line, as base64 or hexadecimal digits of 32 bytes: the first encrypts, all decrypt (default a file that is made in --data; none with PostgreSQL)")
 	f.StringVar(&c.APIKeyFile, "api-key-file", "", "file of API keys, one per line, beside those of the database; it is read again every second")
 	f.StringVar(&c.BootstrapKeyFile, "bootstrap-key-file", "", "file of the first API key, an admin of everything, for a database that has none: it is read from the file, or made and written to it")
 	f.StringVar(&c.OIDC.Issuer, "oidc-issuer", "", "address of an OpenID Connect issuer whose people may log in, beside API keys; needs --public-url")

@@ -273,7 +273,7 @@ func (j *currentJobs) get(ctx context.Context, id belfry.ID) (*belfry.Job, error
 // payload of its own, of which an HTTP request has only the body: its address and headers
 // are those of the job. An override replaces either.
 func (c *Control) redriven(ctx context.Context, jobs *currentJobs, run selected, override json.RawMessage) (next store.Redrive, err error) {
-	next.Run = run.id
+	next.Run, next.JobID = run.id, run.job
 	given := override != nil
 	if run.edited {
 		if next.Job, err = jobs.get(ctx, run.job); err != nil {

@@ -50,6 +50,8 @@ type Config struct {
 
 	MetricsListen string // address for metrics and profiles without a key; empty: none
 
+	EncryptionKeyFile string // with the keys that encrypt secrets; empty: one beside the embedded database, none with PostgreSQL
+
 	APIKeyFile       string
 	OIDC             OIDC     // logins of people
 	BootstrapKeyFile string   // of the first key: it is read from it, or written to it

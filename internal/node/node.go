@@ -26,6 +26,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/notify"
 	"github.com/belfry-sh/belfry/internal/oidc"
 	"github.com/belfry-sh/belfry/internal/scheduler"
+	"github.com/belfry-sh/belfry/internal/secretstore"
 	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/internal/store/postgres"
 	"github.com/belfry-sh/belfry/internal/store/sqlite"
@@ -57,6 +58,7 @@ type Node struct {
 
 	queue       dispatch.Queue      // of announcements; nil: workers find ready runs in the database
 	connections *broker.Connections // nil: no jobs of type message
+	secrets     *secretstore.Source
 
 	metricsListener net.Listener // nil: metrics are served with the API alone
 }
@@ -91,6 +93,9 @@ func (n *Node) open(ctx context.Context) (err error) {
 		return err
 	}
 	if err := n.openStore(ctx); err != nil {
+		return err
+	}
+	if err := n.openSecrets(ctx); err != nil {
 		return err
 	}
 	if err := n.openKeys(ctx, file); err != nil {

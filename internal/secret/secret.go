@@ -39,6 +39,14 @@ func Mask(payload json.RawMessage) json.RawMessage {
 // hide returns what replaces a secret.
 type hide func(secret string) string
 
+// of is what replaces a secret, unless that only refers to one.
+func (h hide) of(secret string) string {
+	if onlyReferences(secret) {
+		return secret
+	}
+	return h(secret)
+}
+
 func maskAll(string) string { return Masked }
 
 // maskJSON rewrites valid JSON token by token, so that order and duplicate keys stay as
@@ -102,7 +110,7 @@ func (m *masker) member() {
 	if json.Unmarshal(value, &text) != nil {
 		text = string(value)
 	}
-	m.write(m.hide(text))
+	m.write(m.hide.of(text))
 }
 
 // write writes a scalar without the newline that the encoder ends it with.
@@ -122,15 +130,15 @@ func maskText(s string, nested int, hide hide) string {
 		return s
 	}
 	if kind, rest, _ := strings.Cut(s, " "); rest != "" && (strings.EqualFold(kind, "bearer") || strings.EqualFold(kind, "basic")) {
-		return kind + " " + hide(rest)
+		return kind + " " + hide.of(rest)
 	}
 	if strings.HasPrefix(s, "eyJ") && strings.Count(s, ".") == 2 { // a signed token: {" in base64
-		return hide(s)
+		return hide.of(s)
 	}
 	if scheme, rest, ok := strings.Cut(s, "://"); ok && !strings.ContainsAny(scheme, " \t\r\n") {
 		return scheme + "://" + maskURL(rest, hide)
 	}
-	if strings.Contains(s, "=") && !strings.ContainsAny(s, " \t\r\n") {
+	if strings.Contains(s, "=") && !strings.ContainsAny(reference.ReplaceAllString(s, ""), " \t\r\n") {
 		return maskForm(s, hide)
 	}
 	return s
@@ -145,7 +153,7 @@ func maskURL(rest string, hide hide) string {
 	}
 	host, path := rest[:end], rest[end:]
 	if at := strings.LastIndexByte(host, '@'); at >= 0 {
-		host = hide(host[:at]) + host[at:]
+		host = hide.of(host[:at]) + host[at:]
 	}
 	path, fragment, hasFragment := strings.Cut(path, "#")
 	path, query, hasQuery := strings.Cut(path, "?")
@@ -173,7 +181,7 @@ func maskForm(s string, hide hide) string {
 			plain = name
 		}
 		if ok && (secretName(plain) || strings.EqualFold(plain, "key")) {
-			pair = name + "=" + hide(value)
+			pair = name + "=" + hide.of(value)
 		}
 		out.WriteString(pair + separator)
 	}

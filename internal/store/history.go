@@ -145,6 +145,7 @@ type DeadLetters interface {
 // Redrive is one dead letter to redrive.
 type Redrive struct {
 	Run     belfry.ID
+	JobID   belfry.ID // its job
 	After   time.Duration
 	Payload json.RawMessage // replaces its payload, if set
 	Job     *belfry.Job     // whose revision it gets; nil: it keeps the one that it was fired from

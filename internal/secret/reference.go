@@ -1,0 +1,55 @@
+package secret
+
+import (
+	"regexp"
+	"strings"
+)
+
+// A reference to a named secret in a text: {{secret "name"}}. The quotes may be single ones, none,
+// or escaped as they are inside JSON.
+var (
+	reference    = regexp.MustCompile(`\{\{ *secret +(?:\\?"|'|)((?:[a-z0-9-]{1,63}/)?[a-z0-9][a-z0-9._-]{0,62})(?:\\?"|'|) *\}\}`)
+	anyReference = regexp.MustCompile(`\{\{ *secret\b`)
+)
+
+// HasReference reports whether a text refers to named secrets, or tries to.
+func HasReference(text string) bool {
+	return strings.Contains(text, "{{") && anyReference.MatchString(text)
+}
+
+// References lists the names of the secrets that a text refers to, in their order. It is not ok
+// if the text has a reference that cannot be read.
+func References(text string) (names []string, ok bool) {
+	if !strings.Contains(text, "{{") {
+		return nil, true
+	}
+	for _, match := range reference.FindAllStringSubmatch(text, -1) {
+		names = append(names, match[1])
+	}
+	return names, len(anyReference.FindAllString(text, -1)) == len(names)
+}
+
+// Resolve replaces the references of a text by what value returns for their names.
+func Resolve(text string, value func(name string) (string, error)) (_ string, err error) {
+	if !strings.Contains(text, "{{") {
+		return text, nil
+	}
+	resolved := reference.ReplaceAllStringFunc(text, func(match string) string {
+		v, failed := value(reference.FindStringSubmatch(match)[1])
+		if err == nil {
+			err = failed
+		}
+		return v
+	})
+	return resolved, err
+}
+
+// onlyReferences reports whether a secret is no secret itself: it has nothing but references, and
+// perhaps the name of a scheme before them.
+func onlyReferences(text string) bool {
+	if !strings.Contains(text, "{{") {
+		return false
+	}
+	rest := strings.ToLower(strings.TrimSpace(reference.ReplaceAllString(text, "")))
+	return len(rest) < len(text) && (rest == "" || rest == "bearer" || rest == "basic")
+}
