@@ -37,6 +37,7 @@ type Store interface {
 	Leases
 	Outages
 	Monitors
+	Namespaces
 	Maintenance
 	Statistics
 	TraceLinks
