@@ -74,6 +74,7 @@ type Options struct {
 type api struct {
 	Options
 	limiter *limiter
+	limits  namespaceLimits
 	origins *http.CrossOriginProtection
 	mux     *http.ServeMux
 	served  []operation     // every route, in the order of the reference
@@ -143,7 +144,11 @@ func (a *api) permit(op operation, next http.Handler) http.Handler {
 			p = &known
 		}
 		p.Address, p.RequestID = addressOfClient(r), v.id
-		if err := a.mayCall(p, op, r); err != nil {
+		err := a.mayCall(p, op, r)
+		if err == nil {
+			err = a.limitNamespace(op, r)
+		}
+		if err != nil {
 			a.fail(w, r, err)
 			return
 		}
@@ -160,7 +165,7 @@ func (a *api) mayCall(p *auth.Principal, op operation, r *http.Request) error {
 		return &httpError{code: belfry.Forbidden, detail: fmt.Sprintf("the role %s may not do this; one of these may: %s", p.Role, roleNames(op.Permission))}
 	case op.Permission != auth.Known && !op.Global && !p.Sees(namespace):
 		return belfry.Errorf(belfry.NotFound, "there is no namespace %q", namespace)
-	case op.Permission != auth.Known && op.Global && !p.SeesAll():
+	case op.Permission != auth.Known && op.Global && !op.Filtered && !p.SeesAll():
 		return &httpError{code: belfry.Forbidden, detail: "this is about all namespaces, and the API key is for some of them"}
 	}
 	return nil

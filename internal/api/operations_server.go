@@ -31,6 +31,8 @@ const (
 	groupMonitors  = "Monitors"
 	groupWorkers   = "Workers"
 	groupServer    = "Server"
+
+	groupNamespaces = "Namespaces"
 )
 
 var groups = map[string]string{
@@ -43,6 +45,8 @@ var groups = map[string]string{
 	groupMonitors:  "Watch work that is done elsewhere: it pings an address, and an alert says when a ping is missing.",
 	groupWorkers:   "How your own program gets work: claim, heartbeat, finish.",
 	groupServer:    "The server itself.",
+
+	groupNamespaces: "Parts of the cluster with jobs of their own, and what they may use.",
 }
 
 // operations lists everything that the API has. A node without a store serves its health
@@ -51,7 +55,7 @@ func (a *api) operations() []operation {
 	if a.Control == nil {
 		return append(slices.Concat(a.healthOperations(), a.metricsOperations()), a.indexOperation())
 	}
-	return slices.Concat(a.jobOperations(), a.actionOperations(), a.runOperations(), a.deadOperations(), a.alertOperations(), a.monitorOperations(), a.workerOperations(), a.fleetOperations(), a.serverOperations(), a.healthOperations(), a.metricsOperations())
+	return slices.Concat(a.jobOperations(), a.actionOperations(), a.runOperations(), a.deadOperations(), a.alertOperations(), a.monitorOperations(), a.workerOperations(), a.namespaceOperations(), a.fleetOperations(), a.serverOperations(), a.healthOperations(), a.metricsOperations())
 }
 
 // metricsOperations are for Prometheus.

@@ -24,9 +24,18 @@ type PageStore interface {
 // Now is the time of the store.
 func (c *Control) Now() time.Time { return c.now() }
 
-// JobNamespaces lists the namespaces that have jobs.
-func (c *Control) JobNamespaces(ctx context.Context) ([]string, error) {
-	return retryRead(ctx, "list namespaces", func() ([]string, error) { return c.store.JobNamespaces(ctx) })
+// NamespaceNames lists the namespaces that have jobs or that somebody has declared.
+func (c *Control) NamespaceNames(ctx context.Context) ([]string, error) {
+	names, err := retryRead(ctx, "list namespaces", func() ([]string, error) { return c.store.JobNamespaces(ctx) })
+	if err != nil {
+		return nil, err
+	}
+	declared, err := c.declared(ctx)
+	for _, n := range declared {
+		names = append(names, n.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), err
 }
 
 // Nodes lists the processes of the cluster that were alive in the last day.

@@ -31,6 +31,7 @@ type Operation struct {
 	Responses []Response // of success; several of one status differ in their bodies
 	Errors    []int      // statuses of failure beside those that any operation may have
 	Global    bool       // does not work in a namespace
+	Filtered  bool       // Global, and leaves out the namespaces that the caller does not see
 }
 
 // Response is a response of success.

@@ -50,9 +50,18 @@ const (
 // IsLimited reports whether a quota limits what is stored.
 func IsLimited(q belfry.Quota) bool { return q.MaxJobs > 0 || q.MaxStoredBytes > 0 }
 
-// QuotaExceeded is the error of more than a namespace may have: of what, under the name of a
-// field of its quota, how much it may have and has, and how much more was asked for.
-func QuotaExceeded(namespace, field, what string, limit, held, more int64) error {
-	return belfry.Errorf(belfry.QuotaExceeded, "the quota %s of the namespace %s is %d %s; it has %d, and this needs %d more. Delete jobs, or ask an admin of all namespaces for: belfry namespace set %s --%s N",
-		field, namespace, limit, what, held, more, namespace, strings.ReplaceAll(field, "_", "-"))
+// CheckQuota returns the error of more jobs than a namespace may have beside those that it has.
+func CheckQuota(namespace string, q belfry.Quota, has, more belfry.Usage) error {
+	if q.MaxJobs > 0 && has.Jobs+more.Jobs > int64(q.MaxJobs) && more.Jobs > 0 {
+		return quotaExceeded(namespace, "max_jobs", int64(q.MaxJobs), has.Jobs, more.Jobs)
+	}
+	if q.MaxStoredBytes > 0 && has.StoredBytes+more.StoredBytes > q.MaxStoredBytes && more.StoredBytes > 0 {
+		return quotaExceeded(namespace, "max_stored_bytes", q.MaxStoredBytes, has.StoredBytes, more.StoredBytes)
+	}
+	return nil
+}
+
+func quotaExceeded(namespace, field string, limit, held, more int64) error {
+	return belfry.Errorf(belfry.QuotaExceeded, "the quota %s of the namespace %s is %d: %d are used, and this needs %d more. Delete jobs, or ask an admin of all namespaces for: belfry namespace set %s --%s N",
+		field, namespace, limit, held, more, namespace, strings.ReplaceAll(field, "_", "-"))
 }

@@ -170,7 +170,7 @@ func TestAFullNamespaceHasRoomAgainWhenJobsEnd(t *testing.T) {
 		f.createJob(t, 1, withNamespace("ours"))
 		err := create()
 		wantCode(t, "create a third job", err, belfry.QuotaExceeded)
-		for _, part := range []string{"max_jobs", "ours", "2 jobs", "has 2", "admin", "--max-jobs"} {
+		for _, part := range []string{"max_jobs", "ours is 2", "2 are used", "admin", "--max-jobs"} {
 			if err == nil || !strings.Contains(err.Error(), part) {
 				t.Errorf("the error %v does not say %q", err, part)
 			}

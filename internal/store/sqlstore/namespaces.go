@@ -207,13 +207,11 @@ func ReserveGrowth(t Tx, before, after belfry.Job) error {
 // It locks the quota until the transaction ends. The row has what the namespace has at most,
 // since what ends is not subtracted; only if that is too much, it is counted.
 func Reserve(t Tx, namespace string, more belfry.Usage) error {
-	var row struct {
-		quota       belfry.Quota
-		jobs, bytes int64
-		limitedAt   time.Time
-	}
+	var quota belfry.Quota
+	var has belfry.Usage // at most; negative: not known
+	var limitedAt time.Time
 	known := false
-	err := t.Query([]any{store.JSONColumn{To: &row.quota}, &row.jobs, &row.bytes, &row.limitedAt}, func() { known = true },
+	err := t.Query([]any{store.JSONColumn{To: &quota}, &has.Jobs, &has.StoredBytes, &limitedAt}, func() { known = true },
 		`/* reserve */ SELECT quota, jobs, bytes, limited_at FROM belfry.namespaces WHERE name = $1 FOR UPDATE`, namespace)
 	if err != nil || !known {
 		return err
@@ -222,28 +220,26 @@ func Reserve(t Tx, namespace string, more belfry.Usage) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range []struct {
-		field, what string
-		limit, more int64
-		held        *int64
-		count       string
-	}{
-		{"max_jobs", "jobs", int64(row.quota.MaxJobs), more.Jobs, &row.jobs, `count(*)`},
-		{"max_stored_bytes", "bytes", row.quota.MaxStoredBytes, more.StoredBytes, &row.bytes, storedBytes},
-	} {
-		if r.limit == 0 || r.more == 0 {
-			continue
+	settled := at.Sub(limitedAt) >= store.QuotaSettleTime
+	if quota.MaxJobs > 0 && more.Jobs > 0 && (!settled || has.Jobs < 0 || has.Jobs+more.Jobs > int64(quota.MaxJobs)) {
+		if has.Jobs, err = held(t, namespace, `count(*)`); err != nil {
+			return err
 		}
-		if *r.held < 0 || *r.held+r.more > r.limit || at.Sub(row.limitedAt) < store.QuotaSettleTime {
-			if *r.held, err = held(t, namespace, r.count); err != nil {
-				return err
-			}
-		}
-		if *r.held+r.more > r.limit {
-			return store.QuotaExceeded(namespace, r.field, r.what, r.limit, *r.held, r.more)
-		}
-		*r.held += r.more
 	}
-	_, err = t.Exec(`/* reserve */ UPDATE belfry.namespaces SET jobs = $2, bytes = $3 WHERE name = $1`, namespace, row.jobs, row.bytes)
+	if quota.MaxStoredBytes > 0 && more.StoredBytes > 0 && (!settled || has.StoredBytes < 0 || has.StoredBytes+more.StoredBytes > quota.MaxStoredBytes) {
+		if has.StoredBytes, err = held(t, namespace, storedBytes); err != nil {
+			return err
+		}
+	}
+	if err := store.CheckQuota(namespace, quota, has, more); err != nil {
+		return err
+	}
+	add := func(has, more int64) int64 {
+		if has < 0 {
+			return has
+		}
+		return has + more
+	}
+	_, err = t.Exec(`/* reserve */ UPDATE belfry.namespaces SET jobs = $2, bytes = $3 WHERE name = $1`, namespace, add(has.Jobs, more.Jobs), add(has.StoredBytes, more.StoredBytes))
 	return err
 }
