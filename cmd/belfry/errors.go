@@ -174,7 +174,7 @@ func exitCode(err error) int {
 	switch codeOf(err) {
 	case belfry.NotFound:
 		return exitNotFound
-	case belfry.Invalid, belfry.Conflict, belfry.Changed, belfry.TooLarge, belfry.BadRequest:
+	case belfry.Invalid, belfry.Conflict, belfry.Changed, belfry.TooLarge, belfry.BadRequest, belfry.QuotaExceeded:
 		return exitRefused
 	case belfry.Unauthorized, belfry.Forbidden:
 		return exitNotAllowed

@@ -80,6 +80,7 @@ type api struct {
 	Options
 	limiter *limiter
 	without *auth.Limiter // of requests without a key, by address
+	limits  namespaceLimits
 	origins *http.CrossOriginProtection
 	mux     *http.ServeMux
 	served  []operation     // every route, in the order of the reference
@@ -150,7 +151,11 @@ func (a *api) permit(op operation, next http.Handler) http.Handler {
 			p = &known
 		}
 		p.Address, p.RequestID = addressOfClient(r), v.id
-		if err := a.mayCall(p, op, r); err != nil {
+		err := a.mayCall(p, op, r)
+		if err == nil {
+			err = a.limitNamespace(op, r)
+		}
+		if err != nil {
 			a.fail(w, r, err)
 			return
 		}

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"context"
 	"net/http"
 
+	"github.com/belfry-sh/belfry/internal/auth"
 	"github.com/belfry-sh/belfry/internal/openapi"
 )
 
@@ -26,3 +28,10 @@ var (
 	MaxFinishBody    = int(finishBody{}.maxBody())
 	MaxHeartbeatBody = int(heartbeatBody{}.maxBody())
 )
+
+// As serves the routes of a handler that New made to a principal.
+func As(h http.Handler, p *auth.Principal) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.(*api).dispatch(w, r.WithContext(context.WithValue(r.Context(), contextKey{}, &requestContext{id: "test", principal: p})))
+	})
+}

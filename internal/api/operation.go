@@ -231,7 +231,7 @@ func publicError(err error) *httpError {
 		}
 	case belfry.TooLarge:
 		e.header = map[string]string{"Connection": "close"} // the rest of the body is not read
-	case belfry.Invalid, belfry.NotFound, belfry.Conflict, belfry.Changed, belfry.Forbidden:
+	case belfry.Invalid, belfry.NotFound, belfry.Conflict, belfry.Changed, belfry.Forbidden, belfry.QuotaExceeded:
 	default:
 		e.code, e.detail, e.fields = belfry.Internal, "internal error; the server logs the cause with the request id", nil
 	}

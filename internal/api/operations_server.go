@@ -32,6 +32,8 @@ const (
 	groupWorkers   = "Workers"
 	groupKeys      = "API keys"
 	groupServer    = "Server"
+
+	groupNamespaces = "Namespaces"
 )
 
 var groups = map[string]string{
@@ -45,6 +47,8 @@ var groups = map[string]string{
 	groupWorkers:   "How your own program gets work: claim, heartbeat, finish.",
 	groupKeys:      "Who may do what. An admin of some namespaces sees and creates keys of these.",
 	groupServer:    "The server itself.",
+
+	groupNamespaces: "Parts of the cluster with jobs of their own, and what they may use.",
 }
 
 // operations lists everything that the API has. A node without a store serves its health
@@ -53,7 +57,7 @@ func (a *api) operations() []operation {
 	if a.Control == nil {
 		return append(slices.Concat(a.healthOperations(), a.metricsOperations()), a.indexOperation())
 	}
-	return slices.Concat(a.jobOperations(), a.actionOperations(), a.runOperations(), a.deadOperations(), a.alertOperations(), a.monitorOperations(), a.workerOperations(), a.fleetOperations(), a.keyOperations(), a.serverOperations(), a.healthOperations(), a.metricsOperations())
+	return slices.Concat(a.jobOperations(), a.actionOperations(), a.runOperations(), a.deadOperations(), a.alertOperations(), a.monitorOperations(), a.workerOperations(), a.namespaceOperations(), a.fleetOperations(), a.keyOperations(), a.serverOperations(), a.healthOperations(), a.metricsOperations())
 }
 
 // metricsOperations are for Prometheus.

@@ -30,7 +30,7 @@ const maxBody = 1 << 20
 type request struct {
 	namespace string
 	address   string    // of the server, as the client knows it
-	ref       string    // of a job, channel, monitor or API key in the path
+	ref       string    // of a job, channel, monitor, namespace or API key in the path
 	id        belfry.ID // of a run, worker or alert in the path
 	key       control.Key
 	match     condition
@@ -84,7 +84,7 @@ func (in *request) readHeaders(r *http.Request, op *openapi.Operation) (err erro
 
 // readPath reads what the path names.
 func (in *request) readPath(r *http.Request) (err error) {
-	in.ref = cmp.Or(r.PathValue("job"), r.PathValue("channel"), r.PathValue("monitor"), r.PathValue("key"))
+	in.ref = cmp.Or(r.PathValue("job"), r.PathValue("channel"), r.PathValue("monitor"), r.PathValue("key"), r.PathValue("namespace"))
 	if text := r.PathValue("alert"); text != "" {
 		if in.id, err = belfry.ParseID(text); err != nil {
 			return belfry.Errorf(belfry.NotFound, "there is no alert %.40q; alerts are named by their ids", text)

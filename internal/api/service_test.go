@@ -18,6 +18,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/api"
+	"github.com/belfry-sh/belfry/internal/auth"
 	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/plan"
@@ -69,6 +70,13 @@ func newService(t testing.TB, options ...func(*api.Options)) *service {
 		change(&o)
 	}
 	return &service{t, s, api.New(o), log}
+}
+
+// as is the same service for a principal.
+func (s *service) as(p *auth.Principal) *service {
+	other := *s
+	other.Handler = api.As(s.Handler, p)
+	return &other
 }
 
 // reply is the response to a request.

@@ -36,6 +36,7 @@ type Store interface {
 	store.Events
 	store.Monitors
 	store.APIKeys
+	store.Namespaces
 	store.Sharding
 	store.Clock
 	store.Notifier
@@ -69,6 +70,7 @@ type Control struct {
 	forecasting computing // apart from others, whose schedules it must not keep waiting
 	forecasts   cache.Cache[forecastKey, belfry.Forecast]
 	fleets      cache.Cache[struct{}, belfry.Fleet]
+	usage       cache.Cache[struct{}, map[string]belfry.Usage] // of all namespaces
 }
 
 // New returns a Control that works on s. The defaults must be those of the nodes that
@@ -89,9 +91,11 @@ func (c *Control) CheckPayloads(messages func(belfry.MessagePayload) []belfry.Fi
 	c.messages, c.refuseShell = messages, !allowShell
 }
 
-func (c *Control) validator(now time.Time) *validate.Validator {
+// validator validates the jobs of a namespace. It does not wait for anything.
+func (c *Control) validator(namespace string, q belfry.Quota, now time.Time) *validate.Validator {
 	v := validate.New(now, c.defaults)
 	v.Messages, v.RefuseShell = c.messages, c.refuseShell
+	v.Namespace, v.MinInterval = namespace, time.Duration(q.MinIntervalSeconds*float64(time.Second))
 	return v
 }
 

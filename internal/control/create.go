@@ -42,7 +42,10 @@ func (c *Control) create(ctx context.Context, namespace string, input validate.I
 	job := masked(created.Job)
 	if diff != nil {
 		*diff = belfry.JobDiff{Result: belfry.DiffCreated, Changes: createdFields(created.Job, input), Job: job}
-		return job, c.checkNameFree(ctx, namespace, job.Name, belfry.ID{})
+		if err := c.checkNameFree(ctx, namespace, job.Name, belfry.ID{}); err != nil {
+			return job, err
+		}
+		return job, c.checkRoom(ctx, namespace, usageOf(created.Job))
 	}
 	request := k.request(namespace, func() ([]byte, error) { return json.Marshal(job) })
 	err = retryUnknown(ctx, "create a job", func() error {
@@ -75,8 +78,12 @@ func (c *Control) checkNameFree(ctx context.Context, namespace, name string, own
 
 // newJob is the job that input declares, with its first plan.
 func (c *Control) newJob(ctx context.Context, namespace string, id belfry.ID, input validate.Input, now time.Time) (created store.NewJob, err error) {
+	quota, err := c.Quota(ctx, namespace)
+	if err != nil {
+		return created, err
+	}
 	err = c.computing.do(ctx, func() error {
-		r, errors := c.validator(now).Create(id, input)
+		r, errors := c.validator(namespace, quota, now).Create(id, input)
 		if len(errors) > 0 {
 			return invalidJob(errors)
 		}
@@ -144,7 +151,11 @@ type Line struct {
 // error of the sequence is returned as it is. The errors of all lines are reported, up
 // to MaxImportErrors. A dry run validates the lines and writes nothing.
 func (c *Control) Import(ctx context.Context, namespace string, lines iter.Seq2[Line, error], k Key, dryRun bool) (belfry.ImportResult, error) {
-	b := &batch{control: c, namespace: namespace, lines: lines, now: c.now()}
+	quota, err := c.Quota(ctx, namespace)
+	if err != nil {
+		return belfry.ImportResult{}, err
+	}
+	b := &batch{control: c, namespace: namespace, lines: lines, quota: quota, now: c.now()}
 	if dryRun {
 		return b.dryRun(ctx)
 	}
@@ -157,7 +168,7 @@ func (c *Control) Import(ctx context.Context, namespace string, lines iter.Seq2[
 		}
 		return response, nil
 	})
-	err := retryUnknown(ctx, "import jobs", func() error {
+	err = retryUnknown(ctx, "import jobs", func() error {
 		err := c.store.CreateJobs(ctx, b.jobs(ctx), request)
 		if b.err != nil {
 			return nil // Nothing was written, whatever the store made of it.
@@ -193,6 +204,7 @@ type batch struct {
 	control   *Control
 	namespace string
 	lines     iter.Seq2[Line, error]
+	quota     belfry.Quota
 	now       time.Time
 	ids       []belfry.ID // of the lines so far; the same in every pass
 	taken     int         // lines in this pass
@@ -204,7 +216,7 @@ type batch struct {
 func (b *batch) jobs(ctx context.Context) iter.Seq2[store.NewJob, error] {
 	return func(yield func(store.NewJob, error) bool) {
 		b.taken, b.err = 0, nil
-		v := b.control.validator(b.now)
+		v := b.control.validator(b.namespace, b.quota, b.now)
 		jobs := make([]store.NewJob, 0, chunkLines) // of one chunk; their memory is used again
 		var errors []belfry.FieldError
 		for lines, err := range b.chunks() {
@@ -295,12 +307,16 @@ func (b *batch) validate(ctx context.Context, v *validate.Validator, lines []Lin
 
 // dryRun validates the lines and that their names are free.
 func (b *batch) dryRun(ctx context.Context) (belfry.ImportResult, error) {
+	var more belfry.Usage
 	names := map[string]bool{}
 	var taken error // the first Conflict; invalid lines are reported before it
 	for job, err := range b.jobs(ctx) {
-		switch name := job.Job.Name; {
-		case err != nil:
+		if err != nil {
 			return belfry.ImportResult{}, err
+		}
+		own := usageOf(job.Job)
+		more = belfry.Usage{Jobs: more.Jobs + own.Jobs, StoredBytes: more.StoredBytes + own.StoredBytes}
+		switch name := job.Job.Name; {
 		case name == "" || taken != nil:
 		case names[name]:
 			taken = store.NameTaken("job", name)
@@ -308,6 +324,9 @@ func (b *batch) dryRun(ctx context.Context) (belfry.ImportResult, error) {
 			names[name] = true
 			taken = b.control.checkNameFree(ctx, b.namespace, name, belfry.ID{})
 		}
+	}
+	if taken == nil {
+		taken = b.control.checkRoom(ctx, b.namespace, more)
 	}
 	return belfry.ImportResult{Created: b.taken, JobIDs: []belfry.ID{}}, taken
 }

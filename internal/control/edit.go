@@ -116,6 +116,10 @@ func (c *Control) hasEnded(ctx context.Context, namespace string, id belfry.ID) 
 
 // patchJob changes a job, or with diff only says what would change.
 func (c *Control) patchJob(ctx context.Context, doing, namespace, ref, match string, patch Patch, diff *belfry.JobDiff) (belfry.Job, error) {
+	quota, err := c.Quota(ctx, namespace)
+	if err != nil {
+		return belfry.Job{}, err
+	}
 	tried := false // with an outcome that may be unknown
 	job, err := c.editJob(ctx, doing, namespace, ref, func(job parsedJob, now time.Time) (edit, error) {
 		stale := checkVersion(job.Job, match)
@@ -124,7 +128,7 @@ func (c *Control) patchJob(ctx context.Context, doing, namespace, ref, match str
 		}
 		current := masked(job.Job).Manifest
 		current.Tags, current.Status = slices.Clone(current.Tags), ""
-		to, errors := c.validator(now).Edit(job.Job, patch(current))
+		to, errors := c.validator(namespace, quota, now).Edit(job.Job, patch(current))
 		if len(errors) > 0 {
 			return nil, invalidJob(errors)
 		}

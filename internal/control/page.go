@@ -17,16 +17,25 @@ type PageStore interface {
 	Stats(ctx context.Context) (store.Stats, error)
 	CountReady(ctx context.Context, limit int) (map[string]int, error)
 	Nodes(ctx context.Context) ([]store.Node, error)
-	Namespaces(ctx context.Context) ([]string, error)
+	JobNamespaces(ctx context.Context) ([]string, error)
 	Upcoming(ctx context.Context, w store.Window) ([]store.Planned, error)
 }
 
 // Now is the time of the store.
 func (c *Control) Now() time.Time { return c.now() }
 
-// Namespaces lists the namespaces that have jobs.
-func (c *Control) Namespaces(ctx context.Context) ([]string, error) {
-	return retryRead(ctx, "list namespaces", func() ([]string, error) { return c.store.Namespaces(ctx) })
+// NamespaceNames lists the namespaces that have jobs or that somebody has declared.
+func (c *Control) NamespaceNames(ctx context.Context) ([]string, error) {
+	names, err := retryRead(ctx, "list namespaces", func() ([]string, error) { return c.store.JobNamespaces(ctx) })
+	if err != nil {
+		return nil, err
+	}
+	declared, err := c.declared(ctx)
+	for _, n := range declared {
+		names = append(names, n.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), err
 }
 
 // Nodes lists the processes of the cluster that were alive in the last day.

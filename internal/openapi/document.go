@@ -229,6 +229,7 @@ func (d *Document) headers(names []string) (out ordered[*parameter]) {
 
 var sharedParameters = map[string]parameter{
 	"job":              {In: "path", Required: true, Description: "Id of a job, or its name, percent-encoded.", Schema: &Schema{Type: typeNames{"string"}, MinLength: 1}, Example: json.RawMessage(`"nightly-report"`)},
+	"namespace":        {In: "path", Required: true, Description: "Name of a namespace.", Schema: &Schema{Type: typeNames{"string"}, MinLength: 1}, Example: json.RawMessage(`"billing"`)},
 	"monitor":          {In: "path", Required: true, Description: "Id of a monitor, or its name, percent-encoded.", Schema: &Schema{Type: typeNames{"string"}, MinLength: 1}, Example: json.RawMessage(`"backup"`)},
 	"key":              {In: "path", Required: true, Description: "Id of an API key.", Schema: &Schema{Type: typeNames{"string"}, MinLength: 1}, Example: json.RawMessage(`"k7m2q9d4"`)},
 	"token":            {In: "path", Required: true, Description: "Token of a monitor, as in its `ping_url`.", Schema: &Schema{Type: typeNames{"string"}, MinLength: 1}, Example: json.RawMessage(`"6f1d9a3b5c7e48028a41d3c07b9e6f14"`)},

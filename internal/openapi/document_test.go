@@ -38,7 +38,8 @@ func TestStatusOfEveryCode(t *testing.T) {
 	var statuses []int
 	for _, v := range belfry.Code("").EnumValues() {
 		status := StatusOf(belfry.Code(v.Value))
-		if http.StatusText(status) == "" || status < 400 || slices.Contains(statuses, status) {
+		shared := v.Value == string(belfry.QuotaExceeded) // with forbidden: neither changes by trying again
+		if http.StatusText(status) == "" || status < 400 || slices.Contains(statuses, status) && !shared {
 			t.Errorf("%s has the status %d", v.Value, status)
 		}
 		if status == http.StatusInternalServerError && v.Value != string(belfry.Internal) {

@@ -44,7 +44,7 @@ var failures = map[int]failure{
 			{Field: "schedule", Message: `column 1: minute 61 is out of range, it goes from 0 to 59; for example "*/15 * * * *"`},
 			{Field: "timezone", Message: `there is no time zone "Paris"; did you mean "Europe/Paris"?`},
 		}},
-	http.StatusTooManyRequests: {name: "RateLimited", code: belfry.RateLimited, doc: "There were too many requests with this key.",
+	http.StatusTooManyRequests: {name: "RateLimited", code: belfry.RateLimited, doc: "There were too many requests with this key, or in this namespace.",
 		detail: "too many requests with this API key; try again later", headers: []string{"Retry-After"}},
 	http.StatusServiceUnavailable: {name: "Unavailable", code: belfry.Unavailable, doc: "The database cannot be reached, or the server is too busy. It is not known whether anything was done.",
 		detail: "the database cannot be reached; try again", headers: []string{"Retry-After"}},
@@ -55,7 +55,7 @@ var failures = map[int]failure{
 // codeStatuses are the statuses of codes that have no entry in failures.
 var codeStatuses = map[belfry.Code]int{
 	belfry.Forbidden: http.StatusForbidden, belfry.MethodNotAllowed: http.StatusMethodNotAllowed, belfry.RequestTimeout: http.StatusRequestTimeout,
-	belfry.Misdirected: http.StatusMisdirectedRequest,
+	belfry.Misdirected: http.StatusMisdirectedRequest, belfry.QuotaExceeded: http.StatusForbidden,
 }
 
 // StatusOf is the HTTP status of a code.

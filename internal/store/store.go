@@ -38,6 +38,7 @@ type Store interface {
 	Outages
 	Monitors
 	Secrets
+	Namespaces
 	Maintenance
 	Statistics
 	TraceLinks

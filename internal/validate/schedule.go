@@ -59,6 +59,7 @@ func (c *check) schedule(s *belfry.Spec, id belfry.ID) schedule.Rule {
 		c.oneOff(s, at)
 	} else {
 		c.fires(s, p.rule)
+		c.interval(s, p.rule)
 	}
 	return p.rule
 }
@@ -223,6 +224,17 @@ func (c *check) fires(s *belfry.Spec, rule schedule.Rule) {
 		c.fail("ends_at", "the schedule never fires: it is %s now", c.now.Format(time.RFC3339))
 	default:
 		c.fail("ends_at", "the schedule never fires: its next occurrence is %s", next.Format(time.RFC3339Nano))
+	}
+}
+
+// interval checks that occurrences are as far apart as the namespace wants.
+func (c *check) interval(s *belfry.Spec, rule schedule.Rule) {
+	if c.MinInterval == 0 {
+		return
+	}
+	if first, second := schedule.CloseTimes(rule, c.now, s.StartsAt, s.EndsAt, c.MinInterval); !second.IsZero() {
+		c.fail("schedule", "fires %g seconds after an occurrence (at %s and %s), and the quota min_interval_seconds of the namespace %s is %g; choose a longer interval, or ask an admin of all namespaces to change the quota",
+			second.Sub(first).Seconds(), first.UTC().Format(time.RFC3339), second.UTC().Format(time.RFC3339), c.Namespace, c.MinInterval.Seconds())
 	}
 }
 

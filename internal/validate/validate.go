@@ -54,6 +54,9 @@ type Validator struct {
 	Messages func(belfry.MessagePayload) []belfry.FieldError
 
 	RefuseShell bool // the server lets no job give text for a shell
+
+	Namespace   string        // of the jobs
+	MinInterval time.Duration // that the namespace allows between two occurrences; 0: any
 }
 
 // New returns a Validator. The defaults are those of the server that fires the jobs.

@@ -203,5 +203,12 @@ func parseSubscriptions(text string) []map[string]any {
 }
 
 func (s *server) settings(r *request) error {
-	return r.show("settings.html", "settings", "Settings", struct{ Settings []Setting }{s.Settings})
+	namespaces, err := s.Control.Namespaces(r.ctx)
+	if err != nil {
+		return err
+	}
+	return r.show("settings.html", "settings", "Settings", struct {
+		Settings   []Setting
+		Namespaces []belfry.Namespace
+	}{s.Settings, namespaces})
 }

@@ -20,7 +20,7 @@ import (
 
 // functions are what templates may call.
 var functions = template.FuncMap{
-	"asset": assetPath, "ago": ago, "exactly": exactly, "wall": wallTime, "duration": durationText, "state": stateMark, "plain": plain, "number": number, "words": words,
+	"asset": assetPath, "ago": ago, "exactly": exactly, "wall": wallTime, "duration": durationText, "state": stateMark, "plain": plain, "number": number, "bytes": bytesText, "words": words,
 	"doc": docHTML, "sentence": sentence, "json": jsonText, "name": jobTitle, "short": shortID, "spark": spark, "join": strings.Join, "took": took, "milli": func(seconds float64) float64 { return 1000 * seconds }, "lasted": func(from, to time.Time) string { return took(&from, &to) }, "cut": cut,
 	"table": func(runs []belfry.Run, jobs bool) runTable { return runTable{runs, jobs} },
 }

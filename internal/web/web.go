@@ -322,7 +322,7 @@ func (r *request) showStatus(status int, name, section, title string, data any) 
 		if r.sees(r.namespace) {
 			p.Counts = r.navCounts()
 		}
-		known, _ := r.server.names.Get(r.ctx, "", namesKeep, r.server.Control.Namespaces)
+		known, _ := r.server.names.Get(r.ctx, "", namesKeep, r.server.Control.NamespaceNames)
 		known = slices.DeleteFunc(slices.Clone(known), func(n string) bool { return !r.sees(n) })
 		if p.Namespaces = known; r.sees(r.namespace) && !slices.Contains(p.Namespaces, r.namespace) {
 			p.Namespaces = append(p.Namespaces, r.namespace)
