@@ -99,6 +99,7 @@ func namespaceGetCommand(f *connectionFlags) *cobra.Command {
 			d.add("Weight", cmp.Or(n.Weight, 1))
 			d.add("Min interval", intervalText(n))
 			d.add("Rate limit", rateText(n))
+			d.addIf(n.SigningSecret != "", "Signing secret", n.SigningSecret)
 			d.addIf(!n.CreatedAt.IsZero(), "Created", c.absoluteTime(n.CreatedAt))
 			d.addIf(!n.UpdatedAt.IsZero(), "Updated", c.absoluteTime(n.UpdatedAt))
 			c.writeRows(d)
@@ -111,7 +112,7 @@ func namespaceCreateCommand(f *connectionFlags) *cobra.Command {
 		Use: "create NAME", Short: "Create a namespace with limits",
 		Example: `  belfry namespace create billing --max-jobs 10000 --min-interval 1m --weight 2`,
 	}
-	flags := addFieldFlags[belfry.Quota](cmd)
+	flags := addFieldFlags[belfry.Namespace](cmd, "name")
 	return f.namespaces(cmd, func(c *cli, name string) error {
 		n := belfry.Namespace{Name: name}
 		if err := flags.decode(&n); err != nil {
@@ -130,7 +131,7 @@ What exceeds a lower limit stays.`,
 		Example: `  belfry namespace set billing --max-jobs 20000
   belfry namespace set default --min-interval 10s --rate-limit 50`,
 	}
-	flags := addFieldFlags[belfry.Quota](cmd)
+	flags := addFieldFlags[belfry.Namespace](cmd, "name")
 	return f.namespaces(cmd, func(c *cli, name string) error {
 		changes := flags.object()
 		if len(changes) == 0 {

@@ -33,13 +33,11 @@ func (b *namespaceBody) decodeBody(text []byte, r *request) error {
 	return nil
 }
 
-func (b *namespaceBody) patch(q *belfry.Quota) []belfry.FieldError {
-	n := belfry.Namespace{Name: b.name, Quota: *q}
-	_, errors, _ := schema.Decoder{}.Decode(b.text, &n) // It was decoded before.
+func (b *namespaceBody) patch(n *belfry.Namespace) []belfry.FieldError {
+	_, errors, _ := schema.Decoder{}.Decode(b.text, n) // It was decoded before.
 	if n.Name != b.name {
 		errors = append(errors, belfry.FieldError{Field: "name", Message: "must be the name in the path"})
 	}
-	*q = n.Quota
 	return errors
 }
 
@@ -67,7 +65,7 @@ func (a *api) namespaceOperations() []operation {
 			Examples:  map[string]string{"With a quota": `{"name": "billing", "max_jobs": 10000, "min_interval_seconds": 60, "weight": 2}`},
 			Responses: []openapi.Response{openapi.JSON[belfry.Namespace](http.StatusCreated, "The namespace.", "Location")}, Errors: errorsWith(conflict),
 		}, func(ctx context.Context, _ *request, _ none, body belfry.Namespace) (response, error) {
-			n, err := a.Control.CreateNamespace(ctx, belfry.Namespace{Name: body.Name, Quota: body.Quota})
+			n, err := a.Control.CreateNamespace(ctx, belfry.Namespace{Name: body.Name, Quota: body.Quota, SigningSecret: body.SigningSecret})
 			return response{status: http.StatusCreated, header: map[string]string{"Location": namespacesPath + "/" + body.Name}, body: n}, err
 		}),
 		handle(a, openapi.Operation{

@@ -15,8 +15,8 @@ import (
 // usageKeep is how old the usage of all namespaces may be: it is counted over all jobs.
 const usageKeep = 10 * time.Second
 
-// QuotaPatch changes a quota, and returns what was wrong with the change.
-type QuotaPatch func(q *belfry.Quota) []belfry.FieldError
+// NamespacePatch changes a namespace, and returns what was wrong with the change.
+type NamespacePatch func(n *belfry.Namespace) []belfry.FieldError
 
 // Quota is what a namespace may use, see store.Namespaces.
 func (c *Control) Quota(ctx context.Context, namespace string) (belfry.Quota, error) {
@@ -101,16 +101,16 @@ func (c *Control) CreateNamespace(ctx context.Context, n belfry.Namespace) (belf
 	return c.Namespace(ctx, n.Name)
 }
 
-// EditNamespace changes the quota of a namespace. What exceeds a lower one stays.
-func (c *Control) EditNamespace(ctx context.Context, name string, patch QuotaPatch) (belfry.Namespace, error) {
+// EditNamespace changes the quota or the signing secret of a namespace. What exceeds a lower one stays.
+func (c *Control) EditNamespace(ctx context.Context, name string, patch NamespacePatch) (belfry.Namespace, error) {
 	before, err := c.Namespace(ctx, name)
 	if err != nil {
 		return before, err
 	}
 	n, err := retryRead(ctx, "edit a namespace", func() (belfry.Namespace, error) {
-		return c.store.EditNamespace(ctx, name, func(q belfry.Quota) (belfry.Quota, error) {
-			failed := patch(&q)
-			return q, invalid("the quota is not valid", schema.MergeErrors(failed, schema.Check(&q)))
+		return c.store.EditNamespace(ctx, name, func(n belfry.Namespace) (belfry.Namespace, error) {
+			failed := patch(&n)
+			return n, invalid("the namespace is not valid", schema.MergeErrors(failed, schema.Check(&n)))
 		})
 	})
 	n.Usage = before.Usage

@@ -281,6 +281,7 @@ func (n *Node) pool(source worker.Source) *worker.Pool {
 	if n.tracing != nil {
 		options.Span = n.tracing.ClientSpan
 	}
+	options.SigningKeys = (&target.SigningKeys{Secrets: n.secrets, Namespaces: n.store.Namespaces}).Find
 	mux.Handle(belfry.TypeHTTP, target.NewHTTP(options))
 	if n.config.AllowShell {
 		command.HideEnvironment()

@@ -26,15 +26,15 @@ type Namespaces interface {
 	CreateNamespace(ctx context.Context, n belfry.Namespace) error
 
 	// EditNamespace locks a namespace, which it creates if there is none, asks edit for its
-	// quota, and writes that. An error of edit is returned as it is.
-	EditNamespace(ctx context.Context, name string, edit EditQuota) (belfry.Namespace, error)
+	// quota and signing secret, and writes them. An error of edit is returned as it is.
+	EditNamespace(ctx context.Context, name string, edit EditNamespace) (belfry.Namespace, error)
 
 	// DeleteNamespace deletes a namespace, if there is one. It is a Conflict while it has jobs.
 	DeleteNamespace(ctx context.Context, name string) error
 }
 
-// EditQuota says what a quota becomes. It must be pure.
-type EditQuota func(q belfry.Quota) (belfry.Quota, error)
+// EditNamespace says what a namespace becomes. It must be pure.
+type EditNamespace func(n belfry.Namespace) (belfry.Namespace, error)
 
 const (
 	// MaxNamespaces is how many namespaces may be declared.

@@ -17,7 +17,10 @@ import (
 
 func (f *fixture) setQuota(t tb, namespace string, q belfry.Quota) belfry.Namespace {
 	t.Helper()
-	n, err := f.EditNamespace(ctx, namespace, func(belfry.Quota) (belfry.Quota, error) { return q, nil })
+	n, err := f.EditNamespace(ctx, namespace, func(n belfry.Namespace) (belfry.Namespace, error) {
+		n.Quota = q
+		return n, nil
+	})
 	if err != nil {
 		t.Fatalf("set the quota of %s: %v", namespace, err)
 	}
@@ -36,7 +39,7 @@ func (f *fixture) usage(t tb, namespace string) belfry.Usage {
 func TestNamespacesAreDeclaredEditedAndDeleted(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		at := f.Now().UTC().Truncate(time.Microsecond)
-		want := belfry.Namespace{Name: "billing", CreatedAt: at, UpdatedAt: at,
+		want := belfry.Namespace{Name: "billing", CreatedAt: at, UpdatedAt: at, SigningSecret: "hooks",
 			Quota: belfry.Quota{MaxJobs: 3, MinIntervalSeconds: 0.5, MaxRunning: 2, Weight: 7, MaxStoredBytes: 1 << 40, RateLimit: 1.5}}
 		for range 2 { // Repeating a call does nothing.
 			if err := f.CreateNamespace(ctx, want); err != nil {
@@ -62,14 +65,14 @@ func TestNamespacesAreDeclaredEditedAndDeleted(t *testing.T) {
 		}
 
 		refused := errors.New("refused")
-		if _, err := f.EditNamespace(ctx, "ops", func(q belfry.Quota) (belfry.Quota, error) { return q, refused }); err != refused {
+		if _, err := f.EditNamespace(ctx, "ops", func(n belfry.Namespace) (belfry.Namespace, error) { return n, refused }); err != refused {
 			t.Errorf("got %v, want the error of the edit", err)
 		}
 		list(want)
 		ops := f.setQuota(t, "ops", belfry.Quota{MaxRunning: 5})
 		list(want, ops)
 		edited := f.setQuota(t, "billing", belfry.Quota{Weight: 2})
-		if edited.Weight != 2 || edited.MaxJobs != 0 || !edited.CreatedAt.Equal(at) || edited.UpdatedAt.Before(at) {
+		if edited.Weight != 2 || edited.SigningSecret != "hooks" || edited.MaxJobs != 0 || !edited.CreatedAt.Equal(at) || edited.UpdatedAt.Before(at) {
 			t.Errorf("edited: %+v", edited)
 		}
 		if q, _ := f.Quota(ctx, "billing"); q.Weight != 2 {

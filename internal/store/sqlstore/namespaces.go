@@ -27,7 +27,15 @@ const (
 )
 
 func namespaceFields(n *belfry.Namespace) []any {
-	return []any{&n.Name, store.JSONColumn{To: &n.Quota}, &n.CreatedAt, &n.UpdatedAt}
+	return []any{&n.Name, store.JSONColumn{To: n}, &n.CreatedAt, &n.UpdatedAt}
+}
+
+// namespaceSettings is what may be edited of a namespace, as JSON.
+func namespaceSettings(n belfry.Namespace) string {
+	return string(belfry.MustJSON(struct {
+		belfry.Quota
+		SigningSecret string `json:"signing_secret,omitempty"`
+	}{n.Quota, n.SigningSecret}))
 }
 
 func (s Store) Namespaces(ctx context.Context) ([]belfry.Namespace, error) {
@@ -84,7 +92,7 @@ func (s Store) CreateNamespace(ctx context.Context, n belfry.Namespace) error {
 	return s.DB.Do(ctx, Change, "create a namespace", func(t Tx) error {
 		changed, err := t.Exec(`INSERT INTO belfry.namespaces (name, quota, created_at, updated_at, limited_at)
 SELECT $1::text, $2::text, $3::timestamptz, $3::timestamptz, clock_timestamp() WHERE (SELECT count(*) FROM belfry.namespaces) < $4::bigint
-ON CONFLICT (name) DO NOTHING`, n.Name, string(belfry.MustJSON(n.Quota)), n.CreatedAt, store.MaxNamespaces)
+ON CONFLICT (name) DO NOTHING`, n.Name, namespaceSettings(n), n.CreatedAt, store.MaxNamespaces)
 		if err != nil || changed > 0 {
 			return err
 		}
@@ -101,7 +109,7 @@ ON CONFLICT (name) DO NOTHING`, n.Name, string(belfry.MustJSON(n.Quota)), n.Crea
 	})
 }
 
-func (s Store) EditNamespace(ctx context.Context, name string, edit store.EditQuota) (n belfry.Namespace, err error) {
+func (s Store) EditNamespace(ctx context.Context, name string, edit store.EditNamespace) (n belfry.Namespace, err error) {
 	defer s.Quotas.fresh.Clear()
 	var refused error
 	err = s.DB.Do(ctx, Change, "edit a namespace", func(t Tx) error {
@@ -113,8 +121,8 @@ VALUES ($1, '{}', clock_timestamp(), clock_timestamp(), clock_timestamp()) ON CO
 		if n, err = first(found, err, store.NoSuchNamespace(name)); err != nil {
 			return err
 		}
-		before := n.Quota
-		if n.Quota, refused = edit(before); refused != nil || n.Quota == before {
+		before := n
+		if n, refused = edit(before); refused != nil || n == before {
 			return refused
 		}
 		if n.UpdatedAt, err = now(t); err != nil {
@@ -122,7 +130,7 @@ VALUES ($1, '{}', clock_timestamp(), clock_timestamp(), clock_timestamp()) ON CO
 		}
 		newlyLimited := n.MaxJobs > 0 && before.MaxJobs == 0 || n.MaxStoredBytes > 0 && before.MaxStoredBytes == 0
 		_, err = t.Exec(`UPDATE belfry.namespaces SET quota = $2, updated_at = $3, limited_at = CASE WHEN $4 THEN $3 ELSE limited_at END,
-jobs = CASE WHEN $4 THEN -1 ELSE jobs END, bytes = CASE WHEN $4 THEN -1 ELSE bytes END WHERE name = $1`, name, string(belfry.MustJSON(n.Quota)), n.UpdatedAt, newlyLimited)
+jobs = CASE WHEN $4 THEN -1 ELSE jobs END, bytes = CASE WHEN $4 THEN -1 ELSE bytes END WHERE name = $1`, name, namespaceSettings(n), n.UpdatedAt, newlyLimited)
 		return err
 	})
 	if err != nil {
