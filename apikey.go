@@ -5,7 +5,7 @@ import "time"
 // APIKey is what whoever has a key of the database may do.
 type APIKey struct {
 	_              struct{}      `doc:"An API key: what whoever has it may do."`
-	Name           string        `json:"name,omitempty" maxlen:"64" pattern:"^[A-Za-z0-9._-]+$" patterndoc:"letters, digits, dots, underscores and hyphens" example:"deploy" doc:"Name of the key, for people."`
+	Name           string        `json:"name,omitempty" maxlen:"64" pattern:"^[A-Za-z0-9._-]+$" patterndoc:"must be letters, digits, dots, underscores and hyphens" example:"deploy" doc:"Name of the key, for people."`
 	Role           Role          `json:"role,omitempty" required:"true" example:"author" doc:"What it may do."`
 	Namespaces     []string      `json:"namespaces,omitempty" maxitems:"100" itemmaxlen:"63" example:"[\"billing\"]" doc:"Namespace that it may use; all of them unless set."`
 	Queues         []string      `json:"queues,omitempty" maxitems:"20" itemmaxlen:"64" example:"[\"default\"]" doc:"Queue that a worker may claim from; all of them unless set."`

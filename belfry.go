@@ -66,7 +66,7 @@ func (Code) EnumValues() []EnumValue {
 	return []EnumValue{
 		{"bad_request", "the query, the headers or the JSON of the request cannot be read"},
 		{"unauthorized", "an API key is required, and there is none or a wrong one, or the key file of the server cannot be used"},
-		{"forbidden", "a page of another origin requested a change"},
+		{"forbidden", "the API key may not do this, or a page of another origin requested a change"},
 		{"not_found", "it does not exist, or not in this namespace"},
 		{"method_not_allowed", "the path does not support the method; the header 'Allow' lists those it supports"},
 		{"request_timeout", "the request did not arrive in time"},
@@ -76,8 +76,8 @@ func (Code) EnumValues() []EnumValue {
 		{"unsupported_media_type", "the media type of the body is not supported"},
 		{"misdirected", "the server does not accept the name in the 'Host' header"},
 		{"invalid", "the input is invalid; 'errors' names every field"},
-		{"rate_limited", "too many requests with this key, or in this namespace; 'Retry-After' says when to try again"},
-		{"unavailable", "the database cannot be reached, or the server is too busy; try again"},
+		{"rate_limited", "too many requests with this key or in this namespace, or from this address without one; 'Retry-After' says when to try again"},
+		{"unavailable", "the database, or its API keys, cannot be read, or the server is too busy; try again"},
 		{"internal", "anything else; the server logs the cause with the request id"},
 		{"quota_exceeded", "the namespace would have more than its quota allows"},
 	}

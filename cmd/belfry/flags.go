@@ -52,7 +52,9 @@ func addFilterFlags[T any](c *connectionFlags, cmd *cobra.Command) (set fieldFla
 
 func (s *fieldFlags) add(cmd *cobra.Command, f *fieldFlag) {
 	f.stdin = cmd.InOrStdin
-	f.flag = cmd.Flags().VarPF(f, f.name(), "", f.usage())
+	if f.flag = cmd.Flags().VarPF(f, f.name(), "", f.usage()); f.field.Kind == schema.Bool {
+		f.flag.NoOptDefVal = "true"
+	}
 	*s = append(*s, f)
 	if f.ages && f.field.Name == "job" {
 		return
@@ -183,7 +185,7 @@ func (f *fieldFlag) Type() string {
 	case f.isDurations():
 		return "durations"
 	}
-	names := map[schema.Kind]string{schema.Int: "int", schema.Float: "float", schema.Raw: "json", schema.TextMap: "name=value", schema.Time: "time"}
+	names := map[schema.Kind]string{schema.Int: "int", schema.Float: "float", schema.Raw: "json", schema.TextMap: "name=value", schema.Time: "time", schema.Bool: "bool"}
 	return cmp.Or(names[f.field.Kind], "string")
 }
 
@@ -216,6 +218,8 @@ func (f *fieldFlag) value() json.RawMessage {
 // parse returns JSON. Where an error says no more, flagTypes says what is expected.
 func (f *fieldFlag) parse(text string) (json.RawMessage, error) {
 	switch {
+	case f.isDuration() && text != "" && text == f.field.Zero:
+		return json.RawMessage("0"), nil
 	case f.isDuration():
 		d, ok := parseAge(text) // which knows days
 		var err error
@@ -231,6 +235,9 @@ func (f *fieldFlag) parse(text string) (json.RawMessage, error) {
 	case f.field.Kind == schema.Int:
 		n, err := strconv.Atoi(text)
 		return json.RawMessage(strconv.Itoa(n)), err
+	case f.field.Kind == schema.Bool:
+		yes, err := strconv.ParseBool(text)
+		return json.RawMessage(strconv.FormatBool(yes)), err
 	case f.field.Kind == schema.Float:
 		n, err := strconv.ParseFloat(text, 64)
 		if math.IsNaN(n) || math.IsInf(n, 0) {
@@ -313,8 +320,8 @@ func (f *fieldFlag) usage() string {
 }
 
 func (f *fieldFlag) defaultText(sentences []string) string {
-	if f.field.Default != "" && f.isDuration() {
-		seconds, _ := strconv.ParseFloat(f.field.Default, 64) // checked by the tests of the tags
+	if value := cmp.Or(f.field.Default, f.field.Implicit); value != "" && f.isDuration() {
+		seconds, _ := strconv.ParseFloat(value, 64) // checked by the tests of the tags
 		return secondsText(seconds)
 	}
 	described := ""

@@ -175,24 +175,6 @@ func noKey(challenge string, unusable bool, detail string) *httpError {
 	return &httpError{code: belfry.Unauthorized, detail: detail, header: map[string]string{"WWW-Authenticate": `Bearer realm="belfry"` + challenge}}
 }
 
-// refuseKeyInQuery refuses a request whose address has a key in it: proxies and browsers write
-// addresses down.
-func refuseKeyInQuery(r *http.Request) error {
-	if r.URL.RawQuery == "" {
-		return nil
-	}
-	for name, values := range r.URL.Query() {
-		switch strings.ToLower(name) {
-		case "key", "api_key", "apikey", "access_token":
-			return badRequest("the query has the parameter %.20s: an API key must not be in an address, which is written to logs; send it as Authorization: Bearer <key>, and revoke one that was sent like this", name)
-		}
-		if auth.KeyPattern.MatchString(name) || auth.KeyPattern.MatchString(strings.Join(values, " ")) {
-			return badRequest("the query has an API key in it, and an address is written to logs: send it as Authorization: Bearer <key>, and revoke this one")
-		}
-	}
-	return nil
-}
-
 // reportFailures is how often wrong keys are summed up in the log.
 const reportFailures = time.Minute
 

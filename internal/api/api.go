@@ -137,45 +137,6 @@ func (a *api) traced(op operation) http.Handler {
 	})
 }
 
-// permit is the handler of an operation, for those who have its permission. A namespace that the
-// caller may not see is answered as if it had nothing in it.
-func (a *api) permit(op operation, next http.Handler) http.Handler {
-	if op.Permission == auth.Public {
-		return next
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := contextOf(r)
-		p := auth.Local()
-		if v.principal != nil {
-			known := *v.principal
-			p = &known
-		}
-		p.Address, p.RequestID = addressOfClient(r), v.id
-		err := a.mayCall(p, op, r)
-		if err == nil {
-			err = a.limitNamespace(op, r)
-		}
-		if err != nil {
-			a.fail(w, r, err)
-			return
-		}
-		next.ServeHTTP(w, r.WithContext(auth.With(r.Context(), p)))
-	})
-}
-
-func (a *api) mayCall(p *auth.Principal, op operation, r *http.Request) error {
-	namespace, err := readNamespace(r)
-	switch {
-	case err != nil:
-		return err
-	case op.Scoped && p.Has(op.Permission):
-		return nil
-	case op.Global:
-		namespace = ""
-	}
-	return p.Check(op.Permission, namespace)
-}
-
 // addressOfClient is the address that a request came from, without its port and behind the
 // proxies that are trusted.
 func addressOfClient(r *http.Request) string { return auth.ClientOf(r).Address }
@@ -294,30 +255,6 @@ func (a *api) authorize(r *http.Request) error {
 		return &httpError{code: belfry.Forbidden, detail: "a page of another origin may not change anything"}
 	}
 	return nil
-}
-
-// identify finds who sends a request, if that must be known, and limits how many they send. The page
-// asks for a login itself.
-func (a *api) identify(r *http.Request) error {
-	probed := r.URL.Path == livePath || r.URL.Path == readyPath
-	if !a.Access.Required() || probed {
-		return nil
-	}
-	open := a.isPage(r) || a.open[r.URL.Path] || strings.HasPrefix(r.URL.Path, pingPath)
-	if open || len(r.Header.Values("Authorization")) == 0 {
-		if wait := a.without.Take(addressOfClient(r), time.Now()); wait > 0 {
-			return tooMany(wait, "too many requests without an API key from this address; try again later")
-		}
-	}
-	if open {
-		return nil
-	}
-	principal, err := a.Access.check(r)
-	if err != nil {
-		return err
-	}
-	contextOf(r).principal = principal
-	return a.limiter.allow(principal.ID, time.Now())
 }
 
 // AcceptsHost reports whether a Host header names a server with these names. An address, or

@@ -36,9 +36,9 @@ func newTestAPI(t *testing.T, o Options) *api {
 }
 
 // keyedOptions are those of a server that the document says most about.
-var keyedOptions = Options{Version: "1.2.3", Keys: &Keys{}, RateLimit: 10}
+var keyedOptions = Options{Version: "1.2.3", Access: &Access{Always: true}, RateLimit: 10}
 
-func documentText(t *testing.T, o Options) []byte { return newTestAPI(t, o).openapi.text }
+func documentText(t *testing.T, o Options) []byte { return newTestAPI(t, o).described().openapi.text }
 
 // decodeDocument decodes a document as its readers do.
 func decodeDocument(t *testing.T, text []byte) any {
@@ -123,7 +123,7 @@ func TestDocumentHasEveryRouteAndNoOther(t *testing.T) {
 			Tags        []string
 		}
 	}
-	if err := json.Unmarshal(a.openapi.text, &document); err != nil {
+	if err := json.Unmarshal(a.described().openapi.text, &document); err != nil {
 		t.Fatal(err)
 	}
 	var routes, described []string
@@ -311,7 +311,7 @@ func TestDocumentRequiresKeysWhereTheServerDoes(t *testing.T) {
 		keyed, limited bool
 	}{
 		{"open", Options{}, false, false},
-		{"keyed", Options{Keys: &Keys{}}, true, false},
+		{"keyed", Options{Access: &Access{Always: true}}, true, false},
 		{"keyed and limited", keyedOptions, true, true},
 	} {
 		whole := decodeDocument(t, documentText(t, tt.o))

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -26,7 +27,7 @@ const unknownID = "0190b0f2-0000-7000-8000-000000000001"
 
 // pathOf is the path of an operation for a job or run.
 func pathOf(op openapi.Operation, id string) string {
-	return strings.NewReplacer("{job}", id, "{run}", id, "{worker}", unknownID, "{alert}", unknownID, "{channel}", "oncall", "{monitor}", "backup", "{namespace}", "default", "{token}", unknownID, "{$}", "").Replace(op.Path)
+	return strings.NewReplacer("{job}", id, "{run}", id, "{worker}", unknownID, "{alert}", unknownID, "{channel}", "oncall", "{monitor}", "backup", "{namespace}", "default", "{key}", "none", "{token}", unknownID, "{$}", "").Replace(op.Path)
 }
 
 const validMonitor = `{"name": "backup", "every_seconds": 86400}`
@@ -273,14 +274,14 @@ func withKeys(t testing.TB, lines ...string) func(*api.Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(o *api.Options) { o.Keys = keys }
+	return func(o *api.Options) { o.Access = api.NewAccess(keys, nil, slog.New(slog.DiscardHandler)) }
 }
 
 func TestEveryOperationRequiresAPIKey(t *testing.T) {
 	s := newService(t, withKeys(t))
-	for _, op := range api.OperationsOf(s.Handler) {
+	for i, op := range api.OperationsOf(s.Handler) {
 		for _, headers := range [][]string{nil, {"Authorization: Bearer " + strings.Repeat("x", 40)}, {"Authorization: Basic b3BzOng="}} {
-			a := s.send(op.Method, pathOf(op, unknownID), "", headers...)
+			a := s.send(op.Method, pathOf(op, unknownID), "", append(headers, fmt.Sprint("Remote: 198.51.100.", i))...)
 			if (a.status == http.StatusUnauthorized) == (op.Permission == auth.Public) {
 				t.Errorf("%s %s with %v: got %d", op.Method, op.Path, headers, a.status)
 			}

@@ -169,7 +169,7 @@ func TestReferenceLoadsNothing(t *testing.T) {
 func TestReferenceHasEveryOperationAndField(t *testing.T) {
 	for _, o := range []Options{{Version: "1.2.3"}, keyedOptions} {
 		a := newTestAPI(t, o)
-		html := a.reference.For("")
+		html := a.described().reference.For("")
 		text := plainText(html)
 		for _, op := range a.served {
 			for _, want := range []string{op.Summary, op.Method + " " + strings.TrimSuffix(op.Path, "{$}")} {
@@ -181,7 +181,7 @@ func TestReferenceHasEveryOperationAndField(t *testing.T) {
 				t.Errorf("%s has no anchor", op.ID)
 			}
 		}
-		eachObject(decodeDocument(t, a.openapi.text), "", func(at string, object map[string]any) {
+		eachObject(decodeDocument(t, a.described().openapi.text), "", func(at string, object map[string]any) {
 			properties, ok := object["properties"].(map[string]any)
 			if !ok || !strings.HasPrefix(at, "/components/schemas/") {
 				return
@@ -197,7 +197,7 @@ func TestReferenceHasEveryOperationAndField(t *testing.T) {
 				t.Errorf("the page does not have %q", want)
 			}
 		}
-		if got := strings.Contains(text, `-H "Authorization: Bearer $BELFRY_KEY"`); got != (o.Keys != nil) {
+		if got := strings.Contains(text, `-H "Authorization: Bearer $BELFRY_KEY"`); got != (o.Access != nil) {
 			t.Errorf("the examples have a key: %t", got)
 		}
 	}

@@ -93,9 +93,12 @@ func (s *service) send(method, path, body string, headers ...string) reply {
 	r.Host = "localhost:8080"
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
-		if name == "Host" {
+		switch name {
+		case "Host":
 			r.Host = value
-		} else {
+		case "Remote":
+			r.RemoteAddr = value + ":1234"
+		default:
 			r.Header.Add(name, value)
 		}
 	}

@@ -94,15 +94,14 @@ func (p *Principal) Has(permission Permission) bool {
 // principal may not do something, in a namespace, or everywhere if the namespace is empty. A
 // namespace that it does not see is NotFound, everything else Forbidden.
 func (p *Principal) Check(permission Permission, namespace string) error {
+	anywhere := permission == Public || permission == Known
 	switch {
+	case !anywhere && namespace != "" && !p.Sees(namespace):
+		return belfry.Errorf(belfry.NotFound, "there is no namespace %q", namespace)
 	case !p.Has(permission):
 		return belfry.Errorf(belfry.Forbidden, "the role %s may not do this; one of these may: %s", p.Role, roleNames(permission))
-	case permission == Public || permission == Known:
-		return nil
-	case namespace == "" && !p.SeesAll():
+	case !anywhere && namespace == "" && !p.SeesAll():
 		return belfry.Errorf(belfry.Forbidden, "this is about all namespaces, and the API key is for some of them")
-	case namespace != "" && !p.Sees(namespace):
-		return belfry.Errorf(belfry.NotFound, "there is no namespace %q", namespace)
 	}
 	return nil
 }

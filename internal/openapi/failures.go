@@ -29,6 +29,8 @@ var failures = map[int]failure{
 		detail: "the request has wrong parameters", fields: []belfry.FieldError{{Field: "limit", Message: "must be from 1 to 500, not 0"}}},
 	http.StatusUnauthorized: {name: "Unauthorized", code: belfry.Unauthorized, doc: "An API key is required, and there is none or a wrong one.",
 		detail: "an API key is required: send the header Authorization: Bearer <key>", headers: []string{"WWW-Authenticate"}},
+	http.StatusForbidden: {name: "Forbidden", code: belfry.Forbidden, doc: "The API key may not do this, or a page of another origin requested it.",
+		detail: "the role reader may not do this; one of these may: author, admin"},
 	http.StatusNotFound: {name: "NotFound", code: belfry.NotFound, doc: "It does not exist, or not in this namespace.",
 		detail: `there is no job with the id or name "nightly-report"`},
 	http.StatusConflict: {name: "Conflict", code: belfry.Conflict, doc: "It exists already, or it conflicts with what exists.",
@@ -44,7 +46,7 @@ var failures = map[int]failure{
 			{Field: "schedule", Message: `column 1: minute 61 is out of range, it goes from 0 to 59; for example "*/15 * * * *"`},
 			{Field: "timezone", Message: `there is no time zone "Paris"; did you mean "Europe/Paris"?`},
 		}},
-	http.StatusTooManyRequests: {name: "RateLimited", code: belfry.RateLimited, doc: "There were too many requests with this key, or in this namespace.",
+	http.StatusTooManyRequests: {name: "RateLimited", code: belfry.RateLimited, doc: "There were too many requests with this key or in this namespace, or from this address without one.",
 		detail: "too many requests with this API key; try again later", headers: []string{"Retry-After"}},
 	http.StatusServiceUnavailable: {name: "Unavailable", code: belfry.Unavailable, doc: "The database cannot be reached, or the server is too busy. It is not known whether anything was done.",
 		detail: "the database cannot be reached; try again", headers: []string{"Retry-After"}},
@@ -54,7 +56,7 @@ var failures = map[int]failure{
 
 // codeStatuses are the statuses of codes that have no entry in failures.
 var codeStatuses = map[belfry.Code]int{
-	belfry.Forbidden: http.StatusForbidden, belfry.MethodNotAllowed: http.StatusMethodNotAllowed, belfry.RequestTimeout: http.StatusRequestTimeout,
+	belfry.MethodNotAllowed: http.StatusMethodNotAllowed, belfry.RequestTimeout: http.StatusRequestTimeout,
 	belfry.Misdirected: http.StatusMisdirectedRequest, belfry.QuotaExceeded: http.StatusForbidden,
 }
 
@@ -75,7 +77,7 @@ func (d *Document) failures(op *Operation, out *pathOperation) {
 		list = append(list, http.StatusBadRequest, http.StatusServiceUnavailable)
 	}
 	if d.options.Keyed && op.Permission != auth.Public {
-		list = append(list, http.StatusUnauthorized)
+		list = append(list, http.StatusUnauthorized, http.StatusForbidden)
 		if d.options.RateLimited {
 			list = append(list, http.StatusTooManyRequests)
 		}
