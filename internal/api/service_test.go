@@ -29,7 +29,7 @@ import (
 // service is the API over a real store.
 type service struct {
 	t     testing.TB
-	store *sqlite.Store
+	store store.Store
 	http.Handler
 	log *logBuffer
 }
@@ -58,6 +58,12 @@ func newService(t testing.TB, options ...func(*api.Options)) *service {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newServiceOn(t, s, options...)
+}
+
+// newServiceOn is the API over a store, which it closes.
+func newServiceOn(t testing.TB, s store.Store, options ...func(*api.Options)) *service {
+	t.Helper()
 	t.Cleanup(func() { s.Close() })
 	log := new(logBuffer)
 	o := api.Options{
