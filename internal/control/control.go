@@ -35,6 +35,7 @@ type Store interface {
 	store.Alerts
 	store.Events
 	store.Monitors
+	store.Secrets
 	store.Sharding
 	store.Clock
 	store.Notifier
@@ -58,6 +59,8 @@ type Control struct {
 	offers    Offers // nil: no scheduler of this node fills claims
 	sender    Sender // nil: channels cannot be tested
 	messages  func(belfry.MessagePayload) []belfry.FieldError
+
+	encryption Encryption // nil: nothing can be encrypted anew
 
 	refuseShell bool // jobs may not give text for a shell
 
