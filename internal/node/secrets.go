@@ -25,6 +25,7 @@ func (n *Node) openSecrets(ctx context.Context) error {
 		n.log.Warn("secrets in payloads and channels are stored as they are, and named secrets cannot be created; set --encryption-key-file")
 	}
 	n.store, n.encryption, n.secrets = encrypted, encrypted, secretstore.NewSource(encrypted)
+	n.connections.UseSecrets(n.secrets)
 	return nil
 }
 

@@ -69,35 +69,56 @@ func NewRedactor(payload json.RawMessage, values ...string) *Redactor {
 // Redact masks the secrets in a text, and what has the form of a well-known token. If the text was
 // cut, the beginning of a secret at its end is masked as well.
 func (r *Redactor) Redact(text string, wasCut bool) string {
-	if r != nil {
-		for _, form := range r.forms {
-			text = strings.ReplaceAll(text, form, Masked)
-		}
-		if n := r.Begun([]byte(text)); wasCut && n >= minPrefix {
-			text = text[:len(text)-n] + Masked
-		}
+	var out strings.Builder
+	from := 0
+	for _, m := range r.find([]byte(text), wasCut) {
+		out.WriteString(text[from:m.start] + Masked)
+		from = m.end
 	}
-	return maskTokens(text)
+	out.WriteString(text[from:])
+	return maskTokens(out.String())
 }
 
 // Erase overwrites the secrets in a text with stars, so that it stays as long as it was.
 func (r *Redactor) Erase(text []byte) {
-	if r == nil {
-		return
+	for _, m := range r.find(text, false) {
+		for i := m.start; i < m.end; i++ {
+			text[i] = '*'
+		}
 	}
+}
+
+// match is where a secret is in a text.
+type match struct{ start, end int }
+
+// find returns where secrets are, in order. Those that overlap are one.
+func (r *Redactor) find(text []byte, wasCut bool) (found []match) {
+	if r == nil {
+		return nil
+	}
+	var all []match
 	for _, form := range r.forms {
-		for from := 0; ; {
+		for from := 0; ; from++ {
 			at := bytes.Index(text[from:], []byte(form))
 			if at < 0 {
 				break
 			}
 			from += at
-			for range len(form) {
-				text[from] = '*'
-				from++
-			}
+			all = append(all, match{from, from + len(form)})
 		}
 	}
+	if n := r.Begun(text); wasCut && n >= minPrefix {
+		all = append(all, match{len(text) - n, len(text)})
+	}
+	slices.SortFunc(all, func(a, b match) int { return cmp.Compare(a.start, b.start) })
+	for _, m := range all {
+		if last := len(found) - 1; last >= 0 && m.start <= found[last].end {
+			found[last].end = max(found[last].end, m.end)
+		} else {
+			found = append(found, m)
+		}
+	}
+	return found
 }
 
 // Begun is how many bytes at the end of a text may be the beginning of a secret.
