@@ -62,7 +62,8 @@ type Run struct {
 // Report is what a handler reports about an attempt beyond its error.
 type Report struct {
 	HTTPStatus int
-	Output     []byte // the first MaxOutput bytes are kept
+	Output     []byte   // the first MaxOutput bytes are kept
+	Secrets    []string // beside those of the payload, values that are masked in output, error and log
 }
 
 // Key is the idempotency key of the run: the same in every attempt, and in every run

@@ -28,7 +28,8 @@ type SecretDeletion struct {
 // Reencryption is where a pass over all stored secrets is.
 type Reencryption struct {
 	_       struct{} `doc:"Where a pass over all stored secrets is."`
-	After   string   `json:"after,omitempty" maxlen:"100" doc:"Where the pass continues; empty: it begins, or in an answer: it is done."`
+	After   string   `json:"after,omitempty" maxlen:"300" doc:"Where the pass continues; empty: it begins, or in an answer: it is done."`
 	Read    int      `json:"read,omitempty" readonly:"true" doc:"How many rows this step has read."`
 	Changed int      `json:"changed,omitempty" readonly:"true" doc:"How many of them it has encrypted, or encrypted anew."`
+	Failed  int      `json:"failed,omitempty" readonly:"true" doc:"How many of them cannot be decrypted, and stay as they are."`
 }

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -38,6 +39,7 @@ type attempt struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc // ends ctx
 	log     attemptLog
+	payload json.RawMessage // whose secrets are masked in the result
 
 	over      bool // it has a result or needs none; guarded by Pool.mu
 	returned  bool // its handler has returned; guarded by Pool.mu
@@ -77,6 +79,7 @@ func (p *Pool) newAttempts(worker belfry.ID, runs []*belfry.Run) []*attempt {
 		a := &attempt{
 			worker:  worker,
 			timeout: t,
+			payload: run.Payload,
 			result: belfry.Result{
 				Namespace: run.Namespace,
 				RunID:     run.ID,
@@ -84,7 +87,7 @@ func (p *Pool) newAttempts(worker belfry.ID, runs []*belfry.Run) []*attempt {
 				Token:     run.Token,
 			},
 		}
-		a.log.written = p.logged
+		a.log.written, a.log.payload = p.logged, run.Payload
 		a.ctx, a.cancel = context.WithCancelCause(t.ctx)
 		attempts[i] = a
 		t.attempts = append(t.attempts, a)
@@ -144,12 +147,12 @@ func (p *Pool) work(a *attempt, run *belfry.Run) {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v", v)
 			p.log.Error("a handler panicked", "type", run.Spec.Type, "run", a.result.RunID, "attempt", a.result.Attempt,
-				"trace_id", belfry.RunTraceID(a.result.RunID), "panic", secret.Redact(errorText(err), run.Payload), "stack", string(debug.Stack()))
+				"trace_id", belfry.RunTraceID(a.result.RunID), "panic", secret.Redact(errorText(err), run.Payload, run.Report.Secrets...), "stack", string(debug.Stack()))
 		}
 		result := p.handlerReturned(a, run.Report, err)
 		a.stop()
 		p.logAttempt(run, "an attempt ended", func() []any {
-			return []any{"outcome", result.Outcome, "took", time.Since(started), "http_status", result.HTTPStatus, "error", secret.Redact(result.Error, run.Payload)}
+			return []any{"outcome", result.Outcome, "took", time.Since(started), "http_status", result.HTTPStatus, "error", secret.Redact(result.Error, run.Payload, run.Report.Secrets...)}
 		})
 	}()
 	run.LogTo = &a.log
@@ -172,14 +175,15 @@ func (p *Pool) logAttempt(run *belfry.Run, message string, more func() []any) {
 // handlerReturned records what a handler returned, and returns it. It is ignored if the
 // attempt was abandoned or lost before.
 func (p *Pool) handlerReturned(a *attempt, report belfry.Report, err error) belfry.Result {
-	result := a.resultOf(err)
+	result := a.resultOf(err, report.Secrets)
 	if limit := belfry.MaxDelay.Seconds(); result.RetryAfterSeconds > limit {
 		p.log.Warn("a handler requests a longer delay than a run may have; the longest is used", "run", a.result.RunID, "attempt", a.result.Attempt,
 			"trace_id", belfry.RunTraceID(a.result.RunID), "requested", time.Duration(result.RetryAfterSeconds*float64(time.Second)), "used", belfry.MaxDelay)
 		result.RetryAfterSeconds = limit
 	}
 	result.HTTPStatus = report.HTTPStatus
-	result.Output = string(report.Output[:min(len(report.Output), belfry.MaxOutput)])
+	result.Output = a.redact(string(report.Output[:min(len(report.Output), belfry.MaxOutput)]), len(report.Output) >= belfry.MaxOutput, report.Secrets)
+	result.Output = result.Output[:min(len(result.Output), belfry.MaxOutput)]
 	p.mu.Lock()
 	a.returned = true
 	p.busy--
@@ -202,7 +206,7 @@ func (p *Pool) handlerReturned(a *attempt, report belfry.Report, err error) belf
 
 // resultOf is the result of an attempt whose handler returned err. The cause of the end
 // of its context takes precedence over the error.
-func (a *attempt) resultOf(err error) belfry.Result {
+func (a *attempt) resultOf(err error, secrets []string) belfry.Result {
 	r := a.result
 	switch cause := context.Cause(a.ctx); {
 	case err == nil:
@@ -214,10 +218,18 @@ func (a *attempt) resultOf(err error) belfry.Result {
 	case cause == ErrCancelled:
 		r.Outcome, r.Error = belfry.OutcomeCancelled, cause.Error()
 	default:
-		r.Outcome, r.Error = belfry.OutcomeFailed, sanitize.Text(errorText(err), maxError)
+		r.Outcome, r.Error = belfry.OutcomeFailed, sanitize.Text(a.redact(errorText(err), false, secrets), maxError)
 		applyError(&r, err)
 	}
 	return r
+}
+
+// redact masks the secrets of the attempt in a text that is reported.
+func (a *attempt) redact(text string, wasCut bool, secrets []string) string {
+	if text == "" {
+		return ""
+	}
+	return secret.NewRedactor(a.payload, secrets...).Redact(text, wasCut)
 }
 
 // applyError is Result.ApplyError for an error whose methods may panic.
@@ -278,7 +290,7 @@ func (p *Pool) abandon(cause error, attempts ...*attempt) {
 		a.stuck = true
 		p.stuck++
 		if !a.over {
-			p.enqueueResult(a, a.resultOf(cause))
+			p.enqueueResult(a, a.resultOf(cause, nil))
 		}
 		p.log.Warn("a handler is stuck: it did not return after the end of its context",
 			"run", a.result.RunID, "attempt", a.result.Attempt, "trace_id", belfry.RunTraceID(a.result.RunID), "cause", context.Cause(a.ctx))

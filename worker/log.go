@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"sync"
 	"time"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/sanitize"
+	"github.com/belfry-sh/belfry/internal/secret"
 )
 
 const (
@@ -21,14 +23,16 @@ const (
 // attemptLog is the log of an attempt: the newest belfry.MaxLog bytes of what its handler
 // wrote. The zero value is empty.
 type attemptLog struct {
-	written chan struct{} // signalled when there is something new
+	written chan struct{}   // signalled when there is something new
+	payload json.RawMessage // whose secrets are erased
 
 	mu     sync.Mutex // guards the fields below
-	text   []byte     // at most twice as much as is kept
-	start  int64      // bytes of the log before text
-	sent   int64      // bytes of the log that the source has
-	chunks int        // that it has accepted
-	ended  bool       // the attempt has its result: what comes later is dropped
+	secret *secret.Redactor
+	text   []byte // at most twice as much as is kept
+	start  int64  // bytes of the log before text
+	sent   int64  // bytes of the log that the source has
+	chunks int    // that it has accepted
+	ended  bool   // the attempt has its result: what comes later is dropped
 }
 
 func (l *attemptLog) Write(b []byte) (int, error) {
@@ -37,7 +41,12 @@ func (l *attemptLog) Write(b []byte) (int, error) {
 	if l.ended {
 		return len(b), nil
 	}
+	if len(l.text) == 0 && l.start == 0 {
+		l.secret = secret.NewRedactor(l.payload)
+	}
+	from := max(len(l.text)-l.secret.Longest(), 0)
 	l.text = append(l.text, b...)
+	l.secret.Erase(l.text[from:])
 	if len(l.text) > 2*belfry.MaxLog {
 		l.cut()
 	}
@@ -62,11 +71,11 @@ func (l *attemptLog) cut() {
 func (l *attemptLog) chunk() (offset int64, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	stop := l.start + int64(len(l.text))
+	stop := l.start + int64(len(l.text)-l.secret.Begun(l.text)) // A secret may be written in pieces.
 	for i := len(l.text) - 1; i >= max(len(l.text)-utf8.UTFMax, 0); i-- {
 		if utf8.RuneStart(l.text[i]) {
 			if !utf8.FullRune(l.text[i:]) {
-				stop = l.start + int64(i)
+				stop = min(stop, l.start+int64(i))
 			}
 			break
 		}

@@ -29,6 +29,7 @@ const (
 	groupEvents    = "Events"
 	groupAlerts    = "Alerts"
 	groupMonitors  = "Monitors"
+	groupSecrets   = "Secrets"
 	groupWorkers   = "Workers"
 	groupKeys      = "API keys"
 	groupServer    = "Server"
@@ -44,6 +45,7 @@ var groups = map[string]string{
 	groupEvents:    "What operators should know.",
 	groupAlerts:    "Who is told what, and what there is to tell.",
 	groupMonitors:  "Watch work that is done elsewhere: it pings an address, and an alert says when a ping is missing.",
+	groupSecrets:   "Values that jobs use without containing them.",
 	groupWorkers:   "How your own program gets work: claim, heartbeat, finish.",
 	groupKeys:      "Who may do what. An admin of some namespaces sees and creates keys of these.",
 	groupServer:    "The server itself.",
@@ -57,7 +59,7 @@ func (a *api) operations() []operation {
 	if a.Control == nil {
 		return append(slices.Concat(a.healthOperations(), a.metricsOperations()), a.indexOperation())
 	}
-	return slices.Concat(a.jobOperations(), a.actionOperations(), a.runOperations(), a.deadOperations(), a.alertOperations(), a.monitorOperations(), a.workerOperations(), a.namespaceOperations(), a.fleetOperations(), a.keyOperations(), a.serverOperations(), a.healthOperations(), a.metricsOperations())
+	return slices.Concat(a.jobOperations(), a.actionOperations(), a.runOperations(), a.deadOperations(), a.alertOperations(), a.monitorOperations(), a.secretOperations(), a.workerOperations(), a.namespaceOperations(), a.fleetOperations(), a.keyOperations(), a.serverOperations(), a.healthOperations(), a.metricsOperations())
 }
 
 // metricsOperations are for Prometheus.

@@ -27,7 +27,7 @@ const unknownID = "0190b0f2-0000-7000-8000-000000000001"
 
 // pathOf is the path of an operation for a job or run.
 func pathOf(op openapi.Operation, id string) string {
-	return strings.NewReplacer("{job}", id, "{run}", id, "{worker}", unknownID, "{alert}", unknownID, "{channel}", "oncall", "{monitor}", "backup", "{namespace}", "default", "{key}", "none", "{token}", unknownID, "{$}", "").Replace(op.Path)
+	return strings.NewReplacer("{job}", id, "{run}", id, "{worker}", unknownID, "{alert}", unknownID, "{channel}", "oncall", "{monitor}", "backup", "{namespace}", "default", "{key}", "none", "{secret}", "stripe-key", "{token}", unknownID, "{$}", "").Replace(op.Path)
 }
 
 const validMonitor = `{"name": "backup", "every_seconds": 86400}`

@@ -84,7 +84,7 @@ func (in *request) readHeaders(r *http.Request, op *openapi.Operation) (err erro
 
 // readPath reads what the path names.
 func (in *request) readPath(r *http.Request) (err error) {
-	in.ref = cmp.Or(r.PathValue("job"), r.PathValue("channel"), r.PathValue("monitor"), r.PathValue("key"), r.PathValue("namespace"))
+	in.ref = cmp.Or(r.PathValue("job"), r.PathValue("channel"), r.PathValue("monitor"), r.PathValue("key"), r.PathValue("namespace"), r.PathValue("secret"))
 	if text := r.PathValue("alert"); text != "" {
 		if in.id, err = belfry.ParseID(text); err != nil {
 			return belfry.Errorf(belfry.NotFound, "there is no alert %.40q; alerts are named by their ids", text)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/secret"
 	"github.com/belfry-sh/belfry/internal/target"
 )
 
@@ -60,6 +61,17 @@ type Connections struct {
 
 	mu         sync.Mutex // guards publishers
 	publishers map[string]Publisher
+}
+
+// UseSecrets sets where passwords are that are named secrets. It is called before any connect.
+func (c *Connections) UseSecrets(s secret.Source) {
+	if c == nil {
+		return
+	}
+	for name, connection := range c.declared {
+		connection.secrets = s
+		c.declared[name] = connection
+	}
 }
 
 // Names lists the connections.

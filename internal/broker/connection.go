@@ -2,6 +2,7 @@ package broker
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/secret"
 )
 
 const (
@@ -26,18 +28,20 @@ const (
 // Connection is how a broker is reached, as the operator of a node declares it. The guard of
 // HTTP targets does not apply: whoever declares a connection decides where it leads.
 type Connection struct {
-	URL          string `json:"url" required:"true" maxlen:"2000" example:"kafka://a.example.com:9092,b.example.com:9092" doc:"Address of the broker, without a user name or password."`
-	Username     string `json:"username,omitempty" maxlen:"1000" example:"belfry" doc:"User name; for SQS the id of an access key."`
-	PasswordFile string `json:"password_file,omitempty" maxlen:"4000" example:"/run/secrets/kafka" doc:"File with the password, or for SQS the secret access key. It is read again for every connect."`
-	PasswordEnv  string `json:"password_env,omitempty" maxlen:"1000" example:"KAFKA_PASSWORD" doc:"Environment variable with the password, instead of a file."`
-	SASL         string `json:"sasl,omitempty" enum:"plain,scram-sha-256,scram-sha-512" implicit:"plain" example:"scram-sha-512" doc:"How Kafka checks the password."`
-	TLS          bool   `json:"tls,omitempty" doc:"Connect with TLS. 'amqps' and 'rediss' addresses and the next four fields imply it."`
-	CAFile       string `json:"ca_file,omitempty" maxlen:"4000" example:"/etc/belfry/ca.pem" doc:"Certificates to trust, instead of those of the system."`
-	CertFile     string `json:"cert_file,omitempty" maxlen:"4000" example:"/etc/belfry/client.pem" doc:"Certificate that the broker asks for, with 'key_file'."`
-	KeyFile      string `json:"key_file,omitempty" maxlen:"4000" example:"/etc/belfry/client.key" doc:"Private key of the certificate."`
-	Insecure     bool   `json:"insecure_skip_verify,omitempty" doc:"Accept any certificate of the broker: only for tests."`
+	URL            string `json:"url" required:"true" maxlen:"2000" example:"kafka://a.example.com:9092,b.example.com:9092" doc:"Address of the broker, without a user name or password."`
+	Username       string `json:"username,omitempty" maxlen:"1000" example:"belfry" doc:"User name; for SQS the id of an access key."`
+	PasswordFile   string `json:"password_file,omitempty" maxlen:"4000" example:"/run/secrets/kafka" doc:"File with the password, or for SQS the secret access key. It is read again for every connect."`
+	PasswordEnv    string `json:"password_env,omitempty" maxlen:"1000" example:"KAFKA_PASSWORD" doc:"Environment variable with the password, instead of a file."`
+	PasswordSecret string `json:"password_secret,omitempty" maxlen:"127" pattern:"^[a-z0-9-]{1,63}/[a-z0-9][a-z0-9._-]{0,62}$" patterndoc:"must be a namespace, a slash and the name of a secret" example:"default/kafka-password" doc:"Named secret with the password, with its namespace, instead of a file."`
+	SASL           string `json:"sasl,omitempty" enum:"plain,scram-sha-256,scram-sha-512" implicit:"plain" example:"scram-sha-512" doc:"How Kafka checks the password."`
+	TLS            bool   `json:"tls,omitempty" doc:"Connect with TLS. 'amqps' and 'rediss' addresses and the next four fields imply it."`
+	CAFile         string `json:"ca_file,omitempty" maxlen:"4000" example:"/etc/belfry/ca.pem" doc:"Certificates to trust, instead of those of the system."`
+	CertFile       string `json:"cert_file,omitempty" maxlen:"4000" example:"/etc/belfry/client.pem" doc:"Certificate that the broker asks for, with 'key_file'."`
+	KeyFile        string `json:"key_file,omitempty" maxlen:"4000" example:"/etc/belfry/client.key" doc:"Private key of the certificate."`
+	Insecure       bool   `json:"insecure_skip_verify,omitempty" doc:"Accept any certificate of the broker: only for tests."`
 
 	address address
+	secrets secret.Source // nil: there are none
 }
 
 // address is a URL in parts.
@@ -68,6 +72,10 @@ func New(c Connection) (Connection, []belfry.FieldError) {
 	}
 	if c.PasswordFile != "" && c.PasswordEnv != "" {
 		fail("password_env", "cannot be combined with password_file; leave one of them out")
+	} else if c.PasswordSecret != "" {
+		if c.PasswordFile+c.PasswordEnv != "" {
+			fail("password_secret", "cannot be combined with password_file or password_env; leave one of them out")
+		}
 	} else if _, err := c.password(); err != nil {
 		fail("password_"+map[bool]string{true: "file", false: "env"}[c.PasswordFile != ""], "%s", err)
 	}
@@ -129,6 +137,8 @@ func parseAddress(text string) (a address, problem string) {
 // password is what the broker expects; empty if the connection names none.
 func (c Connection) password() (string, error) {
 	switch {
+	case c.PasswordSecret != "":
+		return c.secretPassword()
 	case c.PasswordEnv != "":
 		value, found := os.LookupEnv(c.PasswordEnv)
 		if !found {
@@ -140,6 +150,21 @@ func (c Connection) password() (string, error) {
 		return strings.TrimRight(string(text), "\r\n"), err
 	}
 	return "", nil
+}
+
+// secretPassword is the value of a named secret.
+func (c Connection) secretPassword() (string, error) {
+	if c.secrets == nil {
+		return "", fmt.Errorf("the secret %s cannot be used here", c.PasswordSecret)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+	defer cancel()
+	namespace, name, _ := strings.Cut(c.PasswordSecret, "/")
+	values, err := c.secrets.Secret(ctx, namespace, name)
+	if err != nil {
+		return "", fmt.Errorf("the secret %s cannot be read: %w", c.PasswordSecret, err)
+	}
+	return values[0], nil
 }
 
 func readFile(path string) ([]byte, error) {

@@ -37,6 +37,7 @@ type Store interface {
 	store.Monitors
 	store.APIKeys
 	store.Namespaces
+	store.Secrets
 	store.Sharding
 	store.Clock
 	store.Notifier
@@ -60,6 +61,8 @@ type Control struct {
 	offers    Offers // nil: no scheduler of this node fills claims
 	sender    Sender // nil: channels cannot be tested
 	messages  func(belfry.MessagePayload) []belfry.FieldError
+
+	encryption Encryption // nil: nothing can be encrypted anew
 
 	refuseShell bool                        // jobs may not give text for a shell
 	refreshKeys func(context.Context) error // nil: API keys count later

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -90,6 +91,9 @@ func (c *Control) newJob(ctx context.Context, namespace string, id belfry.ID, in
 		created = c.planJob(namespace, id, r, now)
 		return requireCommands(ctx, r.Manifest.Type)
 	})
+	if err == nil {
+		err = c.checkSecrets(ctx, created.Job, nil)
+	}
 	return created, err
 }
 
@@ -209,6 +213,7 @@ type batch struct {
 	ids       []belfry.ID // of the lines so far; the same in every pass
 	taken     int         // lines in this pass
 	err       error       // why nothing is created
+	secrets   []belfry.Secret
 }
 
 // jobs yields the jobs of the lines. After the first error it yields none, but still
@@ -302,6 +307,15 @@ func (b *batch) validate(ctx context.Context, v *validate.Validator, lines []Lin
 		}
 		return nil
 	})
+	for i := 0; i < len(jobs) && err == nil && len(wrong) == 0; i++ {
+		err = b.control.checkSecrets(ctx, jobs[i].Job, &b.secrets)
+		if missing, ok := errors.AsType[*belfry.Error](err); ok && missing.Code == belfry.Invalid {
+			for _, e := range missing.Fields {
+				wrong = append(wrong, belfry.FieldError{Field: lines[i].Place + "." + e.Field, Message: e.Message})
+			}
+			err = nil
+		}
+	}
 	return jobs, wrong, err
 }
 

@@ -303,12 +303,12 @@ func (c *Control) redriven(ctx context.Context, jobs *currentJobs, run selected,
 	if override == nil {
 		return next, nil
 	}
-	var errors []belfry.FieldError
 	if given {
 		if err := requireCommands(ctx, job.Type); err != nil {
 			return next, err
 		}
 	}
-	next.Payload, errors = validate.Payload(job, override)
-	return next, invalid("the payload is not valid for run "+run.id.String(), errors)
+	job.Namespace = jobs.namespace
+	next.Payload, err = c.override(ctx, job, override, "the payload is not valid for run "+run.id.String())
+	return next, err
 }

@@ -135,6 +135,11 @@ func (c *Control) patchJob(ctx context.Context, doing, namespace, ref, match str
 		if err := requireCommands(ctx, to.Manifest.Type); err != nil {
 			return nil, err
 		}
+		if after := (belfry.Job{Namespace: namespace, Manifest: to.Manifest}); !sameJSON(job.Payload, after.Payload) {
+			if err := c.checkSecrets(ctx, after, nil); err != nil {
+				return nil, err
+			}
+		}
 		return func(job parsedJob, p plan.Plan, now time.Time) (*store.Change, error) {
 			change, err := c.change(job, p, to, false, now)
 			switch {

@@ -15,7 +15,6 @@ import (
 	"github.com/belfry-sh/belfry/internal/schedule"
 	"github.com/belfry-sh/belfry/internal/schema"
 	"github.com/belfry-sh/belfry/internal/store"
-	"github.com/belfry-sh/belfry/internal/validate"
 )
 
 // Run finds a run, live or settled, with the attempts that failed and a note on clock
@@ -221,9 +220,8 @@ func (c *Control) Trigger(ctx context.Context, namespace, ref string, t belfry.T
 		if err != nil {
 			return belfry.TriggerResult{}, err
 		}
-		var errors []belfry.FieldError
-		if t.Payload, errors = validate.Payload(job, t.Payload); len(errors) > 0 {
-			return belfry.TriggerResult{}, invalid("the payload is not valid", errors)
+		if t.Payload, err = c.override(ctx, job, t.Payload, "the payload is not valid"); err != nil {
+			return belfry.TriggerResult{}, err
 		}
 	}
 	now := c.now()

@@ -59,6 +59,7 @@ type Node struct {
 	queue       dispatch.Queue      // of announcements; nil: workers find ready runs in the database
 	connections *broker.Connections // nil: no jobs of type message
 	secrets     *secretstore.Source
+	encryption  *secretstore.Store
 
 	metricsListener net.Listener // nil: metrics are served with the API alone
 }
@@ -277,7 +278,7 @@ func (n *Node) sender() *notify.Sender {
 // pool executes runs of the built-in handlers.
 func (n *Node) pool(source worker.Source) *worker.Pool {
 	mux := worker.NewMux()
-	options := target.HTTPOptions{Guard: n.targets, Concurrency: n.config.Concurrency}
+	options := target.HTTPOptions{Guard: n.targets, Concurrency: n.config.Concurrency, Secrets: n.secrets}
 	if n.tracing != nil {
 		options.Span = n.tracing.ClientSpan
 	}
@@ -312,6 +313,7 @@ func (n *Node) serve(ctx context.Context, offers control.Offers) error {
 		o.Control.FillClaims(offers)
 		o.Control.SendThrough(n.sender())
 		o.Control.KeysChanged(n.access.Stored.Refresh)
+		o.Control.EncryptWith(n.encryption)
 		o.Control.CheckPayloads(n.connections.Check, n.config.AllowShell)
 		page := web.Options{Control: o.Control, Access: n.access, OIDC: n.oidc, Draining: n.draining, Settings: n.config.Settings, Version: n.config.Version, Log: n.log}
 		o.Page = web.New(page)

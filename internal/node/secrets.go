@@ -24,7 +24,8 @@ func (n *Node) openSecrets(ctx context.Context) error {
 	if keys == nil {
 		n.log.Warn("secrets in payloads and channels are stored as they are, and named secrets cannot be created; set --encryption-key-file")
 	}
-	n.store, n.secrets = encrypted, secretstore.NewSource(encrypted)
+	n.store, n.encryption, n.secrets = encrypted, encrypted, secretstore.NewSource(encrypted)
+	n.connections.UseSecrets(n.secrets)
 	return nil
 }
 

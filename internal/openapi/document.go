@@ -236,6 +236,7 @@ var sharedParameters = map[string]parameter{
 	"run":              {In: "path", Required: true, Description: "Id of a run.", Schema: &Schema{Type: typeNames{"string"}, Format: "uuid"}, Example: json.RawMessage(`"01a22f39-15c0-8d3b-a6c4-90e15f7b2d08"`)},
 	"worker":           {In: "path", Required: true, Description: "Id that the worker generates at every start: a UUID of version 4 or 7.", Schema: &Schema{Type: typeNames{"string"}, Format: "uuid"}, Example: json.RawMessage(`"01a22f26-c640-7e02-8a41-d3c07b9e6f14"`)},
 	"channel":          {In: "path", Required: true, Description: "Name of the channel.", Schema: &Schema{Type: typeNames{"string"}}, Example: json.RawMessage(`"oncall"`)},
+	"secret":           {In: "path", Required: true, Description: "Name of the secret.", Schema: &Schema{Type: typeNames{"string"}}, Example: json.RawMessage(`"stripe-key"`)},
 	"alert":            {In: "path", Required: true, Description: "Id of the alert.", Schema: &Schema{Type: typeNames{"string"}, Format: "uuid"}, Example: json.RawMessage(`"01a22f39-15c0-7a11-b0c4-6d1e5f7b2d08"`)},
 	"Belfry-Namespace": {In: "header", Description: "Namespace of the request.", Schema: &Schema{Type: typeNames{"string"}, Default: json.RawMessage(`"` + belfry.DefaultNamespace + `"`), Pattern: "^[a-z0-9-]{1,63}$"}},
 	"Idempotency-Key": {In: "header", Schema: typed("string"), Description: "A text of your own, 1 to 200 printable ASCII characters. The same request with the same key gets the same answer for seven days and is executed once; " +

@@ -8,7 +8,7 @@ import (
 // A reference to a named secret in a text: {{secret "name"}}. The quotes may be single ones, none,
 // or escaped as they are inside JSON.
 var (
-	reference    = regexp.MustCompile(`\{\{ *secret +(?:\\?"|'|)((?:[a-z0-9-]{1,63}/)?[a-z0-9][a-z0-9._-]{0,62})(?:\\?"|'|) *\}\}`)
+	reference    = regexp.MustCompile(`\{\{ *secret +(?:\\?"|'|)([a-z0-9][a-z0-9._-]{0,62})(?:\\?"|'|) *\}\}`)
 	anyReference = regexp.MustCompile(`\{\{ *secret\b`)
 )
 
@@ -52,4 +52,12 @@ func onlyReferences(text string) bool {
 	}
 	rest := strings.ToLower(strings.TrimSpace(reference.ReplaceAllString(text, "")))
 	return len(rest) < len(text) && (rest == "" || rest == "bearer" || rest == "basic")
+}
+
+// of is what replaces a secret, unless that only refers to one.
+func (h hide) of(secret string) string {
+	if onlyReferences(secret) {
+		return secret
+	}
+	return h(secret)
 }

@@ -39,14 +39,6 @@ func Mask(payload json.RawMessage) json.RawMessage {
 // hide returns what replaces a secret.
 type hide func(secret string) string
 
-// of is what replaces a secret, unless that only refers to one.
-func (h hide) of(secret string) string {
-	if onlyReferences(secret) {
-		return secret
-	}
-	return h(secret)
-}
-
 func maskAll(string) string { return Masked }
 
 // maskJSON rewrites valid JSON token by token, so that order and duplicate keys stay as

@@ -52,10 +52,10 @@ func (s *Store) openRuns(ctx context.Context, runs []*belfry.Run) ([]*belfry.Run
 			open = append(open, run)
 			continue
 		}
-		if err = unreadable("the payload", err); belfry.CodeOf(err) != belfry.Internal {
+		if !isUnreadable(err) {
 			return nil, err
 		}
-		failed = append(failed, belfry.Result{Namespace: run.Namespace, RunID: run.ID, Attempt: run.Attempt, Token: run.Token, Outcome: belfry.OutcomeFailed, Error: err.Error()})
+		failed = append(failed, belfry.Result{Namespace: run.Namespace, RunID: run.ID, Attempt: run.Attempt, Token: run.Token, Outcome: belfry.OutcomeFailed, Error: "the payload cannot be decrypted: " + err.Error()})
 	}
 	if failed != nil {
 		if _, err := s.Store.Finish(ctx, failed); err != nil {

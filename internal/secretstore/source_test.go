@@ -14,8 +14,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/store/sqlite"
 )
 
-// eachStore runs a test with both databases.
-func eachStore(t *testing.T, test func(t *testing.T, raw store.Store)) {
+func onSQLite(t *testing.T, test func(t *testing.T, raw store.Store)) {
 	t.Run("SQLite", func(t *testing.T) {
 		s, err := sqlite.Open(t.Context(), sqlite.Options{Dir: t.TempDir()})
 		if err != nil {
@@ -24,6 +23,11 @@ func eachStore(t *testing.T, test func(t *testing.T, raw store.Store)) {
 		defer s.Close()
 		test(t, s)
 	})
+}
+
+// eachStore runs a test with both databases.
+func eachStore(t *testing.T, test func(t *testing.T, raw store.Store)) {
+	onSQLite(t, test)
 	t.Run("PostgreSQL", func(t *testing.T) {
 		s, err := postgres.Open(t.Context(), postgres.Options{URL: pgtest.Database(t, postgres.Migrate)})
 		if err != nil {

@@ -176,15 +176,15 @@ func (s *Store) openPayload(ctx context.Context, namespace string, job belfry.ID
 
 // unreadable is the error of stored data that cannot be decrypted, for users.
 func unreadable(what string, err error) error {
-	if errors.Is(err, encrypt.ErrAltered) || isUnknownKey(err) {
+	if isUnreadable(err) {
 		return belfry.Errorf(belfry.Internal, "%s cannot be decrypted: %w", what, err)
 	}
 	return err
 }
 
-func isUnknownKey(err error) bool {
+func isUnreadable(err error) bool {
 	_, unknown := errors.AsType[*encrypt.UnknownKeyError](err)
-	return unknown
+	return unknown || errors.Is(err, encrypt.ErrAltered)
 }
 
 // CreateJobs encrypts the payloads of jobs, which are all of one namespace.

@@ -47,6 +47,8 @@ type HTTPOptions struct {
 	RootCAs     *x509.CertPool // default: those of the system
 	Concurrency int            // how many calls are made at a time; default: up to 256
 
+	Secrets Secrets // that requests may refer to; nil: none
+
 	// Span starts the span of a call and adds its trace context to the headers. Nil: there
 	// are no traces.
 	Span func(*http.Request) (end func(status int, err error))
@@ -60,6 +62,7 @@ type HTTPOptions struct {
 // redirects, use proxies or keep cookies.
 type HTTP struct {
 	transport   *http.Transport
+	secrets     Secrets
 	span        func(*http.Request) (end func(status int, err error))
 	signingKeys func(ctx context.Context, namespace, secret string) ([][]byte, error)
 }
@@ -69,7 +72,7 @@ func NewHTTP(o HTTPOptions) *HTTP {
 	if o.Guard == nil {
 		o.Guard = NewGuard(false, nil)
 	}
-	return &HTTP{span: o.Span, signingKeys: o.SigningKeys, transport: &http.Transport{
+	return &HTTP{span: o.Span, secrets: o.Secrets, signingKeys: o.SigningKeys, transport: &http.Transport{
 		Proxy:       nil, // with a proxy the guard would check the address of the proxy, not of the target
 		DialContext: o.Guard.Dialer(o.Resolver).DialContext,
 		TLSClientConfig: &tls.Config{
@@ -98,6 +101,10 @@ func (h *HTTP) Handle(ctx context.Context, run *belfry.Run) (failure error) {
 	payload, invalid := ParseHTTP(run.Payload)
 	if len(invalid) > 0 {
 		return belfry.Permanent(&belfry.Error{Code: belfry.Invalid, Message: "the payload is not a valid request", Fields: invalid})
+	}
+	var err error
+	if run.Report.Secrets, err = h.resolve(ctx, run, &payload); err != nil {
+		return err
 	}
 	call, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -299,6 +306,9 @@ func ParseValidHTTP(raw json.RawMessage) (p belfry.HTTPPayload, errors []belfry.
 			fail("headers."+schema.Clip(name), "is set by Belfry in a job with a signing_secret")
 		}
 		seen[lower] = true
+	}
+	if _, unread := References(p); unread != nil {
+		more = append(more, unread...)
 	}
 	if len(p.Body) > 0 && (p.Method == "GET" || p.Method == "HEAD") {
 		fail("body", "cannot be sent with "+p.Method+"; leave it out or use another method")

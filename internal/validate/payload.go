@@ -206,8 +206,8 @@ func tooLarge(n int) string {
 
 // Payload returns the payload of a run of a job for which a request overrides it: all
 // of it for type worker, the body for an HTTP request or a message. Masked secrets stay
-// what they are.
-func Payload(job belfry.Job, override json.RawMessage) (json.RawMessage, []belfry.FieldError) {
+// what they are with keep, and are errors without it.
+func Payload(job belfry.Job, override json.RawMessage, keep bool) (json.RawMessage, []belfry.FieldError) {
 	fail := func(message string) (json.RawMessage, []belfry.FieldError) {
 		return nil, []belfry.FieldError{{Field: "payload", Message: message}}
 	}
@@ -227,7 +227,7 @@ func Payload(job belfry.Job, override json.RawMessage) (json.RawMessage, []belfr
 		}
 	}
 	if !hasBody(job.Type) {
-		return secret.Unmask(compact.Bytes(), job.Payload)
+		return secret.Unmask(compact.Bytes(), kept(job.Payload, keep))
 	}
 	members := jsontext.Object(job.Payload)
 	if job.Type == belfry.TypeHTTP {
@@ -239,7 +239,7 @@ func Payload(job belfry.Job, override json.RawMessage) (json.RawMessage, []belfr
 			return fail("becomes the body of the request, and a " + request.Method + " request has none")
 		}
 	}
-	body, errors := secret.Unmask(compact.Bytes(), members["body"])
+	body, errors := secret.Unmask(compact.Bytes(), kept(members["body"], keep))
 	if len(errors) > 0 {
 		return nil, errors
 	}
@@ -255,6 +255,14 @@ func Payload(job belfry.Job, override json.RawMessage) (json.RawMessage, []belfr
 		return fail("together with the payload of the job " + tooLarge(len(whole)))
 	}
 	return whole, nil
+}
+
+// kept is the payload whose secrets masked values stand for, if any.
+func kept(stored json.RawMessage, keep bool) json.RawMessage {
+	if !keep {
+		return nil
+	}
+	return stored
 }
 
 // OwnPayload is what a request put into the payload of a run, to be used with another

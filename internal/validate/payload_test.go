@@ -43,7 +43,7 @@ func TestPayloadOverride(t *testing.T) {
 			if tt.kind == belfry.TypeCommand {
 				job.Handler = "command.backup"
 			}
-			got, errors := Payload(job, json.RawMessage(tt.override))
+			got, errors := Payload(job, json.RawMessage(tt.override), true)
 			if tt.field != "" {
 				oneError(t, errors, tt.field, tt.words)
 				return

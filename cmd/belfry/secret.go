@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/belfry-sh/belfry"
+)
+
+func secretCommand(f *connectionFlags) *cobra.Command {
+	return f.add(group(&cobra.Command{
+		Use:     "secret",
+		Aliases: []string{"secrets"},
+		Short:   "Keep values that jobs use without containing them",
+		Long: `A secret is a value with a name, which is encrypted in the database and never shown.
+Jobs of type http use it as {{secret "name"}} in their URL, headers and body.`,
+	}, secretListCommand(f), secretSetCommand(f), secretDeleteCommand(f), reencryptCommand(f)))
+}
+
+func secretListCommand(f *connectionFlags) *cobra.Command {
+	return listing[belfry.Secret]{
+		noun: "secrets", none: "No secrets. Create one with: belfry secret set NAME",
+		list: func(c *cli, _ []string, _ int) (iter.Seq2[belfry.Secret, error], error) {
+			secrets, err := c.Secrets(c.ctx) // There is one page.
+			return withoutErrors(secrets), err
+		},
+		show: func(c *cli, secrets []belfry.Secret) {
+			writeTable(&c.output, secrets, []string{"NAME", "UPDATED", "PREVIOUS UNTIL", "ALLOWED HOSTS"}, nil, func(s belfry.Secret) []any {
+				return []any{s.Name, c.tableTime(s.UpdatedAt), c.tableTimeOrNone(s.PreviousUntil), strings.Join(s.AllowedHosts, ", ")}
+			})
+		},
+	}.command(f, &cobra.Command{Short: "List secrets, without their values"})
+}
+
+func secretSetCommand(f *connectionFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "set NAME [-]",
+		Aliases: []string{"rotate"},
+		Short:   "Create a secret, or replace its value",
+		Long: `Create a secret, or replace its value. The value is typed at the terminal, which does not
+show it, or read from a file or standard input (-), without a line break at its end.
+It is never an argument, which other users of the machine and the shell's history see.
+With --keep-previous the value before it stays valid for signatures, while receivers
+change to the new one.`,
+		Example: `  belfry secret set stripe-key --allowed-host api.stripe.com
+  belfry secret set stripe-key --from-file key.txt
+  pass show stripe | belfry secret set stripe-key -
+  belfry secret rotate webhook-key --keep-previous 24h`,
+		Args: cobra.RangeArgs(1, 2),
+	}
+	flags := addFieldFlags[belfry.Secret](cmd, "name", "value", "keep_previous_seconds")
+	file := cmd.Flags().String("from-file", "", "`FILE` with the value")
+	keep := cmd.Flags().String("keep-previous", "", "how long the value before it stays valid, such as 24h, at most 30d")
+	return f.command(cmd, func(c *cli, args []string) error {
+		s := belfry.Secret{Name: args[0]}
+		if err := flags.decode(&s); err != nil {
+			return err
+		}
+		if *keep != "" {
+			d, ok := parseAge(*keep)
+			if s.KeepPreviousSeconds = int(d / time.Second); !ok || d < time.Second || d%time.Second != 0 {
+				return usagef("--keep-previous: %q is not a duration of whole seconds, such as 24h or 7d", *keep)
+			}
+		}
+		var err error
+		switch {
+		case len(args) == 2 && (args[1] != "-" || *file != ""):
+			return usagef("the value of a secret is not an argument; type it, or use --from-file FILE, or - for standard input")
+		case *file != "":
+			s.Value, err = readSecretFile(*file)
+		case len(args) == 2:
+			s.Value, err = readSecret(c.in)
+		default:
+			s.Value, err = c.typeSecret(s.Name)
+		}
+		if err != nil {
+			return err
+		}
+		saved, err := c.PutSecret(c.ctx, s)
+		return c.printAnswer(saved, err, func() { c.message("Saved %s.", saved.Name) })
+	})
+}
+
+func readSecretFile(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", usagef("--from-file: %v", err)
+	}
+	defer file.Close()
+	return readSecret(file)
+}
+
+// readSecret reads a value without the line break at its end.
+func readSecret(in io.Reader) (string, error) {
+	text, err := io.ReadAll(io.LimitReader(in, belfry.MaxSecret+3))
+	value := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read the value: %w", err)
+	case len(value) > belfry.MaxSecret:
+		return "", usagef("the value has more than %d bytes", belfry.MaxSecret)
+	case !utf8.ValidString(value):
+		return "", usagef("the value is not UTF-8 text; encode it, for example with base64")
+	case value == "":
+		return "", usagef("the value is empty")
+	}
+	return value, nil
+}
+
+// typeSecret reads a value from the terminal, which does not show it.
+func (c *cli) typeSecret(name string) (string, error) {
+	terminal, ok := c.in.(*os.File)
+	if !ok || !isTerminal(c.in) {
+		return "", usagef("there is no terminal to type the value at; use --from-file FILE, or - for standard input")
+	}
+	echo := func(mode string) error {
+		cmd := exec.Command("stty", mode)
+		cmd.Stdin = terminal
+		return cmd.Run()
+	}
+	if err := echo("-echo"); err != nil {
+		return "", usagef("this terminal cannot hide what is typed; use --from-file FILE, or - for standard input")
+	}
+	defer func() {
+		_ = echo("echo")
+		fmt.Fprintln(c.err)
+	}()
+	fmt.Fprintf(c.err, "Value of %s: ", name)
+	typed, failed := make(chan string, 1), make(chan error, 1)
+	go func() {
+		line, err := bufio.NewReader(terminal).ReadString('\n')
+		if err != nil {
+			failed <- err
+			return
+		}
+		typed <- line
+	}()
+	select {
+	case line := <-typed:
+		return readSecret(strings.NewReader(line))
+	case err := <-failed:
+		return "", fmt.Errorf("read the value: %w", err)
+	case <-c.ctx.Done():
+		return "", c.ctx.Err()
+	}
+}
+
+func secretDeleteCommand(f *connectionFlags) *cobra.Command {
+	cmd := &cobra.Command{Use: "delete NAME", Aliases: []string{"rm"}, Short: "Delete a secret that no job uses", Args: cobra.ExactArgs(1)}
+	force := cmd.Flags().Bool("force", false, "delete it although jobs use it: their attempts fail until they are edited")
+	return f.command(cmd, func(c *cli, args []string) error {
+		if err := c.DeleteSecret(c.ctx, args[0], *force); err != nil {
+			return err
+		}
+		c.message("Deleted %s.", args[0])
+		return nil
+	})
+}
+
+func reencryptCommand(f *connectionFlags) *cobra.Command {
+	return f.command(&cobra.Command{
+		Use:   "reencrypt",
+		Short: "Encrypt everything anew, after the key file has a new first line",
+		Long: `Encrypt all stored secrets with the first key of --encryption-key-file: those of payloads
+and channels, and named ones. What was stored without a key is encrypted too. When it
+is done, the other lines of the file can go. It may be stopped and started again.`,
+		Args: cobra.NoArgs,
+	}, func(c *cli, _ []string) error {
+		var total belfry.Reencryption
+		for {
+			step, err := c.Reencrypt(c.ctx, total.After)
+			if err != nil {
+				return err
+			}
+			total.After, total.Read, total.Changed, total.Failed = step.After, total.Read+step.Read, total.Changed+step.Changed, total.Failed+step.Failed
+			if total.After == "" {
+				break
+			}
+		}
+		return c.printAnswer(total, nil, func() {
+			c.message("Read %d rows, encrypted %d.", total.Read, total.Changed)
+			if total.Failed > 0 {
+				c.message("%d cannot be decrypted and stay as they are: do not remove keys.", total.Failed)
+			}
+		})
+	})
+}
