@@ -10,7 +10,7 @@ type Namespace struct {
 	UpdatedAt time.Time `json:"updated_at,omitzero" readonly:"true" doc:"When its quota was changed last."`
 	Usage     *Usage    `json:"usage,omitempty" readonly:"true" doc:"What it uses now."`
 	Quota
-	SigningSecret string `json:"signing_secret,omitempty" maxlen:"100" example:"callbacks" doc:"Name of a secret of the namespace: requests of its HTTP jobs are signed with it, unless the job names another one."`
+	SignWith string `json:"sign_with,omitempty" pattern:"^[a-z0-9][a-z0-9._-]{0,62}$" patterndoc:"must be the name of a secret: lower-case letters, digits, '.', '_' and '-', at most 63" example:"callbacks" doc:"Name of a secret of the namespace: requests of its HTTP jobs are signed with it, unless the job names another one."`
 }
 
 // Quota is what a namespace may use. Zero is no limit, except for the weight.

@@ -99,7 +99,7 @@ func namespaceGetCommand(f *connectionFlags) *cobra.Command {
 			d.add("Weight", cmp.Or(n.Weight, 1))
 			d.add("Min interval", intervalText(n))
 			d.add("Rate limit", rateText(n))
-			d.addIf(n.SigningSecret != "", "Signing secret", n.SigningSecret)
+			d.addIf(n.SignWith != "", "Sign with", n.SignWith)
 			d.addIf(!n.CreatedAt.IsZero(), "Created", c.absoluteTime(n.CreatedAt))
 			d.addIf(!n.UpdatedAt.IsZero(), "Updated", c.absoluteTime(n.UpdatedAt))
 			c.writeRows(d)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/webhook"
 )
 
 func secretCommand(f *connectionFlags) *cobra.Command {
@@ -54,11 +55,14 @@ change to the new one.`,
 		Example: `  belfry secret set stripe-key --allowed-host api.stripe.com
   belfry secret set stripe-key --from-file key.txt
   pass show stripe | belfry secret set stripe-key -
-  belfry secret rotate webhook-key --keep-previous 24h`,
+  belfry secret set billing-callbacks --generate whsec > billing.key
+  belfry secret rotate billing-callbacks --generate whsec --keep-previous 24h`,
 		Args: cobra.RangeArgs(1, 2),
 	}
 	flags := addFieldFlags[belfry.Secret](cmd, "name", "value", "keep_previous_seconds")
 	file := cmd.Flags().String("from-file", "", "`FILE` with the value")
+	generate := cmd.Flags().String("generate", "", "make a value and print it, once: whsec is a key that signs callbacks")
+	completeFlag(cmd, "generate", "whsec")
 	keep := cmd.Flags().String("keep-previous", "", "how long the value before it stays valid, such as 24h, at most 30d")
 	return f.command(cmd, func(c *cli, args []string) error {
 		s := belfry.Secret{Name: args[0]}
@@ -75,6 +79,10 @@ change to the new one.`,
 		switch {
 		case len(args) == 2 && (args[1] != "-" || *file != ""):
 			return usagef("the value of a secret is not an argument; type it, or use --from-file FILE, or - for standard input")
+		case *generate != "" && (*generate != "whsec" || len(args) == 2 || *file != ""):
+			return usagef("--generate: whsec is what can be made, and a value is then neither read nor typed")
+		case *generate != "":
+			s.Value = webhook.NewKey()
 		case *file != "":
 			s.Value, err = readSecretFile(*file)
 		case len(args) == 2:
@@ -86,7 +94,15 @@ change to the new one.`,
 			return err
 		}
 		saved, err := c.PutSecret(c.ctx, s)
-		return c.printAnswer(saved, err, func() { c.message("Saved %s.", saved.Name) })
+		if *generate != "" {
+			saved.Value = s.Value
+		}
+		return c.printAnswer(saved, err, func() {
+			c.message("Saved %s.", saved.Name)
+			if *generate != "" {
+				fmt.Fprintln(cmd.OutOrStdout(), saved.Value)
+			}
+		})
 	})
 }
 

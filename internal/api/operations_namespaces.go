@@ -65,7 +65,7 @@ func (a *api) namespaceOperations() []operation {
 			Examples:  map[string]string{"With a quota": `{"name": "billing", "max_jobs": 10000, "min_interval_seconds": 60, "weight": 2}`},
 			Responses: []openapi.Response{openapi.JSON[belfry.Namespace](http.StatusCreated, "The namespace.", "Location")}, Errors: errorsWith(conflict),
 		}, func(ctx context.Context, _ *request, _ none, body belfry.Namespace) (response, error) {
-			n, err := a.Control.CreateNamespace(ctx, belfry.Namespace{Name: body.Name, Quota: body.Quota, SigningSecret: body.SigningSecret})
+			n, err := a.Control.CreateNamespace(ctx, belfry.Namespace{Name: body.Name, Quota: body.Quota, SignWith: body.SignWith})
 			return response{status: http.StatusCreated, header: map[string]string{"Location": namespacesPath + "/" + body.Name}, body: n}, err
 		}),
 		handle(a, openapi.Operation{

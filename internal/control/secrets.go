@@ -128,7 +128,7 @@ func (c *Control) DeleteSecret(ctx context.Context, namespace, name string, forc
 
 // secretUsers names jobs that use a secret.
 func (c *Control) secretUsers(ctx context.Context, namespace, name string) (users []string, err error) {
-	signing := `"signing_secret":"` + name + `"`
+	signing := `"sign_with":"` + name + `"`
 	jobs, err := retryRead(ctx, "find the jobs of a secret", func() ([]store.TextJob, error) {
 		return c.store.JobsWithText(ctx, namespace, [2]string{"{{%secret%" + name + "%", signing}, 100)
 	})
@@ -150,7 +150,7 @@ func (c *Control) secretUsers(ctx context.Context, namespace, name string) (user
 // checkSecrets returns an error if a job refers to secrets that its namespace does not have. Those
 // that it has are read once, if read is where to keep them.
 func (c *Control) checkSecrets(ctx context.Context, job belfry.Job, read *[]belfry.Secret) error {
-	if job.Type != belfry.TypeHTTP || !secret.HasReference(string(job.Payload)) {
+	if job.Type != belfry.TypeHTTP || !secret.HasReference(string(job.Payload)) && !strings.Contains(string(job.Payload), `"sign_with"`) {
 		return nil
 	}
 	payload, _ := target.ParseValidHTTP(job.Payload)

@@ -22,7 +22,7 @@ import (
 // taggedTypes are the types of package belfry whose fields have tags.
 var taggedTypes = []any{
 	belfry.APIKey{}, belfry.APIKeyRotation{},
-	belfry.Acknowledgement{}, belfry.Alert{}, belfry.AlertFilter{}, belfry.AlertItem{}, belfry.Channel{}, belfry.Subscription{}, belfry.Monitor{}, belfry.Actor{}, belfry.Namespace{}, belfry.Quota{}, belfry.Usage{}, belfry.Login{},
+	belfry.Acknowledgement{}, belfry.Alert{}, belfry.AlertFilter{}, belfry.AlertItem{}, belfry.Channel{}, belfry.Subscription{}, belfry.Monitor{}, belfry.Actor{}, belfry.Namespace{}, belfry.Quota{}, belfry.Usage{}, belfry.Login{}, belfry.Secret{}, belfry.SecretDeletion{}, belfry.Reencryption{},
 	belfry.Fleet{}, belfry.FleetDatabase{}, belfry.FleetDuty{}, belfry.FleetNode{}, belfry.FleetPool{}, belfry.FleetTotal{}, belfry.FleetWorker{},
 	belfry.Forecast{}, belfry.ForecastQuery{}, belfry.JitterForecast{}, belfry.Spike{}, belfry.SpikeJob{}, belfry.SpikeSchedule{},
 	belfry.Attempt{}, belfry.Backfill{}, belfry.BackfillResult{}, belfry.Bulk{}, belfry.BulkFailure{}, belfry.BulkResult{}, belfry.Claim{}, belfry.ClaimReply{},

@@ -39,7 +39,7 @@ func (f *fixture) usage(t tb, namespace string) belfry.Usage {
 func TestNamespacesAreDeclaredEditedAndDeleted(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		at := f.Now().UTC().Truncate(time.Microsecond)
-		want := belfry.Namespace{Name: "billing", CreatedAt: at, UpdatedAt: at, SigningSecret: "hooks",
+		want := belfry.Namespace{Name: "billing", CreatedAt: at, UpdatedAt: at, SignWith: "hooks",
 			Quota: belfry.Quota{MaxJobs: 3, MinIntervalSeconds: 0.5, MaxRunning: 2, Weight: 7, MaxStoredBytes: 1 << 40, RateLimit: 1.5}}
 		for range 2 { // Repeating a call does nothing.
 			if err := f.CreateNamespace(ctx, want); err != nil {
@@ -72,7 +72,7 @@ func TestNamespacesAreDeclaredEditedAndDeleted(t *testing.T) {
 		ops := f.setQuota(t, "ops", belfry.Quota{MaxRunning: 5})
 		list(want, ops)
 		edited := f.setQuota(t, "billing", belfry.Quota{Weight: 2})
-		if edited.Weight != 2 || edited.SigningSecret != "hooks" || edited.MaxJobs != 0 || !edited.CreatedAt.Equal(at) || edited.UpdatedAt.Before(at) {
+		if edited.Weight != 2 || edited.SignWith != "hooks" || edited.MaxJobs != 0 || !edited.CreatedAt.Equal(at) || edited.UpdatedAt.Before(at) {
 			t.Errorf("edited: %+v", edited)
 		}
 		if q, _ := f.Quota(ctx, "billing"); q.Weight != 2 {

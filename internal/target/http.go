@@ -157,7 +157,7 @@ func (h *HTTP) newRequest(ctx context.Context, run *belfry.Run, p belfry.HTTPPay
 	req.Header.Set("Idempotency-Key", run.Key())
 	sendOnce(req.Header, "Idempotency-Key")
 	sendOnce(req.Header, "X-Idempotency-Key")
-	return req, h.sign(req, run, p.SigningSecret, body)
+	return req, h.sign(req, run, p.SignWith, body)
 }
 
 // sendOnce writes the name of a header in lower case, which means the same to the target.
@@ -302,8 +302,8 @@ func ParseValidHTTP(raw json.RawMessage) (p belfry.HTTPPayload, errors []belfry.
 	for _, name := range slices.Sorted(maps.Keys(p.Headers)) {
 		lower := strings.ToLower(name)
 		fail("headers."+schema.Clip(name), checkHeader(lower, p.Headers[name], seen[lower]))
-		if p.SigningSecret != "" && strings.HasPrefix(lower, "webhook-") {
-			fail("headers."+schema.Clip(name), "is set by Belfry in a job with a signing_secret")
+		if p.SignWith != "" && strings.HasPrefix(lower, "webhook-") {
+			fail("headers."+schema.Clip(name), "is set by Belfry in a request that is signed")
 		}
 		seen[lower] = true
 	}

@@ -22,7 +22,7 @@ type Secrets interface {
 	Lookup(ctx context.Context, namespace, name string) (secret.Named, error)
 }
 
-// References lists the secrets that a request refers to, by field.
+// References lists the secrets that a request refers to, or is signed with, by field.
 func References(p belfry.HTTPPayload) (fields map[string][]string, wrong []belfry.FieldError) {
 	fields = map[string][]string{}
 	add := func(field, text string) {
@@ -38,6 +38,9 @@ func References(p belfry.HTTPPayload) (fields map[string][]string, wrong []belfr
 		add("headers."+schema.Clip(name), p.Headers[name])
 	}
 	add("body", string(p.Body))
+	if p.SignWith != "" {
+		fields["sign_with"] = []string{p.SignWith}
+	}
 	return fields, wrong
 }
 

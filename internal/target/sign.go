@@ -88,7 +88,7 @@ func (s *SigningKeys) defaultOf(ctx context.Context, namespace string) (string, 
 		if list, s.err = s.Namespaces(ctx); s.err == nil {
 			s.defaults = map[string]string{}
 			for _, n := range list {
-				s.defaults[n.Name] = n.SigningSecret
+				s.defaults[n.Name] = n.SignWith
 			}
 		}
 		s.read = time.Now()

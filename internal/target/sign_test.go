@@ -38,8 +38,8 @@ func TestRequestsAreSignedWithTheSecretOfTheJobOrNamespace(t *testing.T) {
 	older, newer, other := webhook.NewKey(), webhook.NewKey(), webhook.NewKey()
 	keys := &SigningKeys{
 		Secrets: secretMap{"billing/hooks": {newer, older}, "billing/own": {other}, "ops/hooks": {other}, "billing/plain": {"canary-value"}},
-		Namespaces: namespaces(belfry.Namespace{Name: "billing", SigningSecret: "hooks"}, belfry.Namespace{Name: "ops"},
-			belfry.Namespace{Name: "wrong", SigningSecret: "hooks"}),
+		Namespaces: namespaces(belfry.Namespace{Name: "billing", SignWith: "hooks"}, belfry.Namespace{Name: "ops"},
+			belfry.Namespace{Name: "wrong", SignWith: "hooks"}),
 	}
 	var calls atomic.Int32
 	var header http.Header
@@ -60,13 +60,13 @@ func TestRequestsAreSignedWithTheSecretOfTheJobOrNamespace(t *testing.T) {
 		{"billing", `,"body":"a.b\u0000\n"`, []string{newer, older}, ""},
 		{"billing", `,"method":"GET"`, []string{newer, older}, ""},
 		{"billing", `,"headers":{"webhook-id":"forged","Webhook-Signature":"v1,forged"}`, []string{newer, older}, ""},
-		{"billing", `,"body":1,"signing_secret":"own"`, []string{other}, ""},
+		{"billing", `,"body":1,"sign_with":"own"`, []string{other}, ""},
 		{"ops", `,"body":1`, nil, ""},
 		{"unknown", `,"body":1`, nil, ""},
-		{"ops", `,"signing_secret":"hooks"`, []string{other}, ""},
-		{"ops", `,"signing_secret":"own"`, nil, `sign the request, which was not sent: the namespace ops has no secret "own"`},
+		{"ops", `,"sign_with":"hooks"`, []string{other}, ""},
+		{"ops", `,"sign_with":"own"`, nil, `sign the request, which was not sent: the namespace ops has no secret "own"`},
 		{"wrong", ``, nil, `the namespace wrong has no secret "hooks"`},
-		{"billing", `,"signing_secret":"plain"`, nil, `the secret "plain" is no signing key: it must be whsec_`},
+		{"billing", `,"sign_with":"plain"`, nil, `the secret "plain" is no signing key: it must be whsec_`},
 	} {
 		name := tt.namespace + tt.more
 		run := &belfry.Run{ID: belfry.NewID(time.Now()), JobID: belfry.NewID(time.Now()), Namespace: tt.namespace, Attempt: 1,
@@ -110,13 +110,13 @@ func TestRequestsAreSignedWithTheSecretOfTheJobOrNamespace(t *testing.T) {
 			}
 		}
 	}
-	if err := localHTTP(t).Handle(t.Context(), &belfry.Run{Payload: json.RawMessage(fmt.Sprintf(`{"url":%q,"signing_secret":"x"}`, server.URL))}); err == nil || !strings.Contains(err.Error(), "no secrets") {
+	if err := localHTTP(t).Handle(t.Context(), &belfry.Run{Payload: json.RawMessage(fmt.Sprintf(`{"url":%q,"sign_with":"x"}`, server.URL))}); err == nil || !strings.Contains(err.Error(), "no secrets") {
 		t.Errorf("a worker without secrets: %v", err)
 	}
 }
 
 func TestHeadersOfASignatureBelongToBelfry(t *testing.T) {
-	_, invalid := ParseHTTP(json.RawMessage(`{"url":"https://a","headers":{"WEBHOOK-ID":"x"},"signing_secret":"hooks"}`))
+	_, invalid := ParseHTTP(json.RawMessage(`{"url":"https://a","headers":{"WEBHOOK-ID":"x"},"sign_with":"hooks"}`))
 	if len(invalid) != 1 || invalid[0].Field != "payload.headers.WEBHOOK-ID" {
 		t.Errorf("got %v", invalid)
 	}
@@ -149,7 +149,7 @@ func TestDefaultSecretWhileTheDatabaseIsAway(t *testing.T) {
 			t.Errorf("the database was asked %d times", reads)
 		}
 		time.Sleep(rereadNamespaces)
-		list, failure = []belfry.Namespace{{Name: "billing", SigningSecret: "hooks"}}, nil
+		list, failure = []belfry.Namespace{{Name: "billing", SignWith: "hooks"}}, nil
 		if signed, err := signs(); !signed || err != nil {
 			t.Fatalf("after it came back: %t, %v", signed, err)
 		}

@@ -34,8 +34,8 @@ func namespaceFields(n *belfry.Namespace) []any {
 func namespaceSettings(n belfry.Namespace) string {
 	return string(belfry.MustJSON(struct {
 		belfry.Quota
-		SigningSecret string `json:"signing_secret,omitempty"`
-	}{n.Quota, n.SigningSecret}))
+		SignWith string `json:"sign_with,omitempty"`
+	}{n.Quota, n.SignWith}))
 }
 
 func (s Store) Namespaces(ctx context.Context) ([]belfry.Namespace, error) {
