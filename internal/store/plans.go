@@ -144,10 +144,16 @@ type Digest [16]byte
 // DigestOf is the digest of a job whose spec is stored as the given text.
 func DigestOf(job *belfry.Job, spec string) Digest {
 	d := Due{Namespace: job.Namespace, Revision: job.Revision, Spec: spec}
-	if keys, err := belfry.ParseKeyTemplate(job.IdempotencyKeyTemplate); err == nil && keys.UsesName() {
+	if usesName(&job.Spec) {
 		d.Name = job.Name
 	}
 	return d.Digest()
+}
+
+// usesName reports whether the keys of runs depend on the name of the job.
+func usesName(spec *belfry.Spec) bool {
+	keys, err := belfry.ParseKeyTemplate(spec.IdempotencyKeyTemplate)
+	return err == nil && keys.UsesName()
 }
 
 // Digest is the digest of a due plan.

@@ -78,7 +78,7 @@ func FillSpool(ctx context.Context, dir string, jobs iter.Seq2[NewJob, error]) (
 
 func (s *Spool) add(n *NewJob) error {
 	job := &n.Job
-	spec, err := s.specs.Encode(job.Spec)
+	spec, digest, err := s.specs.encodeWithDigest(job)
 	if err != nil {
 		return fmt.Errorf("job %s: %w", job.ID, err)
 	}
@@ -87,7 +87,7 @@ func (s *Spool) add(n *NewJob) error {
 	row := s.newRow(inMemory)
 	*row = NewRow{
 		ID: job.ID, Namespace: job.Namespace, Name: job.Name, Description: job.Description, Tags: job.Tags, Revision: job.Revision, State: job.State,
-		Spec: spec, Digest: DigestOf(job, spec), Payload: job.Payload, Queue: job.Queue, Type: job.Type, Handler: job.Handler, CreatedAt: job.CreatedAt, Plan: n.Plan,
+		Spec: spec, Digest: digest, Payload: job.Payload, Queue: job.Queue, Type: job.Type, Handler: job.Handler, CreatedAt: job.CreatedAt, Plan: n.Plan,
 	}
 	u := s.usage[job.Namespace]
 	s.usage[job.Namespace] = belfry.Usage{Jobs: u.Jobs + 1, StoredBytes: u.StoredBytes + int64(len(spec)+len(job.Payload))}
@@ -254,21 +254,52 @@ func (c *Specs) OrZero(text string) belfry.Spec {
 
 // SpecEncoder encodes specs as they are stored. Jobs that are created together often
 // have the same specs, each of which is encoded once. The zero value is ready for use.
-type SpecEncoder struct{ texts map[belfry.Spec]string }
+type SpecEncoder struct{ texts map[belfry.Spec]*encodedSpec }
+
+// encodedSpec is the text of a spec, and the digest of a job that had it.
+type encodedSpec struct {
+	text      string
+	named     bool // the digest depends on the name
+	namespace string
+	revision  int
+	digest    Digest
+}
 
 // Encode returns the text that DecodeSpec reads. A field that is unset and has a default
 // is read back as the default.
 func (e *SpecEncoder) Encode(spec belfry.Spec) (string, error) {
-	if text, ok := e.texts[spec]; ok {
-		return text, nil
-	}
-	text, err := json.Marshal(withoutBase(spec))
+	known, err := e.encode(&spec)
 	if err != nil {
-		return "", fmt.Errorf("encode a spec: %w", err)
+		return "", err
+	}
+	return known.text, nil
+}
+
+func (e *SpecEncoder) encode(spec *belfry.Spec) (*encodedSpec, error) {
+	if known := e.texts[*spec]; known != nil {
+		return known, nil
+	}
+	text, err := json.Marshal(withoutBase(*spec))
+	if err != nil {
+		return nil, fmt.Errorf("encode a spec: %w", err)
 	}
 	if e.texts == nil || len(e.texts) >= maxSpecs {
-		e.texts = map[belfry.Spec]string{}
+		e.texts = map[belfry.Spec]*encodedSpec{}
 	}
-	e.texts[spec] = string(text)
-	return string(text), nil
+	encoded := &encodedSpec{text: string(text), named: usesName(spec)}
+	e.texts[*spec] = encoded
+	return encoded, nil
+}
+
+// encodeWithDigest also returns DigestOf the job, which jobs of one namespace with the same spec
+// share, unless it depends on their names.
+func (e *SpecEncoder) encodeWithDigest(job *belfry.Job) (text string, digest Digest, err error) {
+	known, err := e.encode(&job.Spec)
+	if err != nil {
+		return "", digest, err
+	}
+	if known.named || known.namespace != job.Namespace || known.revision != job.Revision {
+		known.namespace, known.revision, known.digest = job.Namespace, job.Revision, DigestOf(job, known.text)
+	}
+	return known.text, known.digest, nil
 }

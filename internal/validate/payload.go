@@ -86,6 +86,10 @@ func (c *check) handler(m *belfry.Manifest, inferred bool) {
 
 // compact returns the payload without needless blanks, and notes whether it is JSON.
 func (c *check) compact(raw json.RawMessage) json.RawMessage {
+	if !bytes.ContainsAny(raw, " \t\r\n") { // then it is compact if it is valid
+		c.validPayload = json.Valid(raw)
+		return raw
+	}
 	compact := bytes.NewBuffer(make([]byte, 0, len(raw)))
 	if c.validPayload = json.Compact(compact, raw) == nil; !c.validPayload {
 		return bytes.TrimSpace(raw)

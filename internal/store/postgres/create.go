@@ -22,12 +22,6 @@ const (
 	copyBatchBytes = 4 << 20 // of payload in one COPY
 )
 
-var (
-	jobColumns = []string{"id", "shard", "namespace", "name", "revision", "state", "spec", "payload", "created_at", "updated_at",
-		"tags", "queue", "type", "handler", "trigrams"}
-	planColumns = []string{"job_id", "shard", "version", "next_at", "nominal_at", "fired_for", "runs_made", "zone_version", "one_off", "digest"}
-)
-
 // CreateJobs stores a few jobs in one statement, and many by COPY.
 func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, error], r *store.Request) error {
 	pending, err := store.FillSpool(ctx, "", jobs)
@@ -48,6 +42,7 @@ func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, err
 	if few := pending.Len() <= maxInsertJobs; few {
 		err = s.createFew(ctx, pending, r, limited, &ids)
 	} else {
+		var copied copyRows
 		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 			return withRequestKey(ctx, tx, r, func() error {
 				if err := reserveJobs(ctx, tx, pending, limited); err != nil {
@@ -55,7 +50,7 @@ func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, err
 				}
 				return eachBatch(pending, func(rows []store.NewRow) error {
 					ids = appendIDs(ids, rows)
-					if err := copyJobs(ctx, tx, rows); err != nil {
+					if err := copied.copyJobs(ctx, tx, rows); err != nil {
 						return err
 					}
 					return checkNotEnded(ctx, tx, rows)
@@ -159,22 +154,6 @@ func checkNotEnded(ctx context.Context, tx pgx.Tx, rows []store.NewRow) error {
 	if err == nil && ended {
 		return errAlreadyEnded
 	}
-	return err
-}
-
-func copyJobs(ctx context.Context, tx pgx.Tx, rows []store.NewRow) error {
-	if _, err := tx.CopyFrom(ctx, pgx.Identifier{"belfry", "jobs"}, jobColumns, pgx.CopyFromSlice(len(rows), func(i int) ([]any, error) {
-		r := &rows[i]
-		return []any{uuid(r.ID), r.Plan.Shard, r.Namespace, text(r.Name), r.Revision, string(r.State), r.Spec,
-			text(string(r.Payload)), r.CreatedAt, r.CreatedAt,
-			tagsColumn(r.Tags), storable(r.Queue), storable(r.Type), handlerColumn(r.Type, r.Handler), jobTrigrams(r.Name, r.Description)}, nil
-	})); err != nil {
-		return err
-	}
-	_, err := tx.CopyFrom(ctx, pgx.Identifier{"belfry", "plans"}, planColumns, pgx.CopyFromSlice(len(rows), func(i int) ([]any, error) {
-		p := &rows[i].Plan
-		return []any{uuid(p.JobID), p.Shard, p.Version, timestamptz(p.NextAt), timestamptz(p.NominalAt), timestamptz(p.FiredFor), p.RunsMade, p.ZoneVersion, p.Once, uuid(rows[i].Digest)}, nil
-	}))
 	return err
 }
 

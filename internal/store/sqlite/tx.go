@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -332,7 +333,10 @@ func (s *session) prepare(ctx context.Context, query string) (*sql.Stmt, error) 
 		}
 		s.conn, s.stmts = conn, map[string]*sql.Stmt{}
 	}
-	stmt, err := s.conn.PrepareContext(context.WithoutCancel(ctx), query)
+	// SQLite plans for the value of a limit, and so prepares the statement again whenever one is
+	// bound. It does not look into an expression.
+	text := strings.ReplaceAll(query, "LIMIT ?", "LIMIT 0+?")
+	stmt, err := s.conn.PrepareContext(context.WithoutCancel(ctx), text)
 	if err != nil {
 		return nil, err
 	}
