@@ -63,6 +63,9 @@ type Options struct {
 	// Proxies are trusted to say who their clients are.
 	Proxies auth.Proxies
 
+	// WorkerCertificates lets in only workers with a certificate that the listener has verified.
+	WorkerCertificates bool
+
 	// Page serves what the API does not: the page for people. Nil: there is none. It asks
 	// for a login itself, if there are keys.
 	Page http.Handler
@@ -159,6 +162,8 @@ func (a *api) mayCall(p *auth.Principal, op operation, r *http.Request) error {
 	switch {
 	case err != nil:
 		return err
+	case a.WorkerCertificates && op.Group == groupWorkers && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0):
+		return &httpError{code: belfry.Forbidden, detail: "workers need a client certificate here, such as of belfry worker --tls-client-cert"}
 	case !p.Has(op.Permission):
 		return &httpError{code: belfry.Forbidden, detail: fmt.Sprintf("the role %s may not do this; one of these may: %s", p.Role, roleNames(op.Permission))}
 	case op.Permission != auth.Known && !op.Global && !p.Sees(namespace):

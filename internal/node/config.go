@@ -50,9 +50,11 @@ type Config struct {
 
 	MetricsListen string // address for metrics and profiles without a key; empty: none
 
-	APIKeyFile     string
-	RateLimit      float64  // requests per second and API key; 0: no limit
-	TrustedProxies []string // as CIDRs, whose headers about their clients count
+	APIKeyFile        string
+	RateLimit         float64 // requests per second and API key; 0: no limit
+	TLS               TLS
+	TrustedProxies    []string // as CIDRs, whose headers about their clients count
+	InsecurePlainHTTP bool     // other machines may use the API without TLS
 
 	AllowTargets []string // private networks, as CIDRs, that HTTP targets may be in
 	Hosts        []string // host names of this server, for the Host header
@@ -152,6 +154,7 @@ func (c Config) Validate() error {
 	if _, err := parsePrefixes(c.AllowTargets); err != nil {
 		invalid("--allow-target", "%s", err)
 	}
+	c.checkTLS(invalid)
 	if _, err := parsePrefixes(c.TrustedProxies); err != nil {
 		invalid("--trusted-proxy", "%s", err)
 	}

@@ -55,7 +55,8 @@ type Node struct {
 	queue       dispatch.Queue      // of announcements; nil: workers find ready runs in the database
 	connections *broker.Connections // nil: no jobs of type message
 
-	metricsListener net.Listener // nil: metrics are served with the API alone
+	certificates    *certificates // nil: no TLS
+	metricsListener net.Listener  // nil: metrics are served with the API alone
 }
 
 // New opens the store and the port. The caller calls Run, which closes them.
@@ -81,6 +82,9 @@ func (n *Node) open(ctx context.Context) (err error) {
 		if n.keys, err = api.LoadKeys(n.config.APIKeyFile); err != nil {
 			return err
 		}
+	}
+	if err := n.openTLS(); err != nil {
+		return err
 	}
 	if err := n.openConnections(); err != nil {
 		return err
@@ -234,10 +238,16 @@ func (n *Node) Run(ctx context.Context) error {
 			return nil
 		})
 	}
+	if n.certificates != nil {
+		server.Go(func() error {
+			n.certificates.watch(serving, n.log)
+			return nil
+		})
+	}
 	if n.metricsListener != nil {
 		server.Go(func() error {
 			defer stop()
-			return n.serveHTTP(serving, n.metricsListener, n.metricsHandler())
+			return n.serveHTTP(serving, n.metricsListener, nil, n.metricsHandler())
 		})
 	}
 	work.Go(func() error {
@@ -300,15 +310,23 @@ func (n *Node) serve(ctx context.Context, offers control.Offers) error {
 		}
 		o.Page = web.New(page)
 	}
-	return n.serveHTTP(ctx, n.listener, api.New(o))
+	o.WorkerCertificates = n.config.TLS.ClientCA != ""
+	return n.serveHTTP(ctx, n.listener, n.certificates, api.New(o))
 }
 
-// serveHTTP serves a handler until ctx ends.
-func (n *Node) serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler) error {
+// serveHTTP serves a handler until ctx ends, over TLS if there are certificates.
+func (n *Node) serveHTTP(ctx context.Context, listener net.Listener, certificates *certificates, handler http.Handler) error {
 	server := api.NewServer(handler)
 	server.ErrorLog = slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
+	go func() {
+		if certificates == nil {
+			failed <- server.Serve(listener)
+			return
+		}
+		server.TLSConfig = certificates.serverConfig()
+		failed <- server.ServeTLS(listener, "", "")
+	}()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve: %w", err)
