@@ -354,6 +354,7 @@ var appliedMigrations = map[string]string{
 	"internal/store/postgres/migrations/0009_events.sql":     "a4ee8ced6a03a2258f8e35aef5e49faeb9914034294a60697c5750d6f7cd159b",
 	"internal/store/postgres/migrations/0010_fleet.sql":      "02728c4a383e6c1ae49bb5f8dc105986d4c14354420020e4f5a72bcd13138d2a",
 	"internal/store/postgres/migrations/0011_page.sql":       "43144ccc667493153aefb7da51598542e39cc056096374554c82be5be9d84b24",
+	"internal/store/postgres/migrations/0012_roles.sql":      "fc0bfc2ab283a4c32f7e3d87d6efe2f183d921ba76d37e85ffa49750007d7d91",
 	"internal/store/sqlite/migrations/0001_initial.sql":      "1e677e0bc0bdd7c03266bb3a8f5562ff76c207706eefd3463fc2d519d5407639",
 	"internal/store/sqlite/migrations/0002_scheduling.sql":   "f6087eb35e0a31c8d402168735036339e544188d7b63fec50191df704c65ad83",
 	"internal/store/sqlite/migrations/0003_speed.sql":        "34c139deea1ac164f70c83a5ee49d484822dd3c58a766c9e03614f33384620ba",

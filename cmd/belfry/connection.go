@@ -29,9 +29,9 @@ const defaultServer = "http://127.0.0.1:7070"
 type connectionFlags struct {
 	server, key, keyFile, namespace, output string
 
-	tls     client.TLS
-	plain   bool
-	timeout time.Duration
+	tls        client.TLS
+	plain      bool
+	timeout    time.Duration
 	noColor    bool
 	utc, local bool
 }
