@@ -22,6 +22,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/belfry-sh/belfry/internal/store/sqlite"
 )
 
 // TLS is how the API is served over TLS. The zero value is plain HTTP.
@@ -200,6 +202,9 @@ func (n *Node) AutoCertificate() string {
 // of this machine. One that is there is kept while it is valid for the names of the
 // configuration: clients may know its fingerprint.
 func (n *Node) makeCertificate(t TLS) error {
+	if err := sqlite.PrivateDir(n.config.Data, n.log); err != nil {
+		return err
+	}
 	public, _ := url.Parse(n.config.PublicURL) // which is valid
 	listen, _, _ := net.SplitHostPort(n.config.Listen)
 	var names []string
@@ -217,9 +222,6 @@ func (n *Node) makeCertificate(t TLS) error {
 	case err == nil:
 		n.log.Warn("the certificate that Belfry made has expired or lacks a name, so there is a new one", "names", names)
 	case !errors.Is(err, fs.ErrNotExist):
-		return err
-	}
-	if err := os.MkdirAll(n.config.Data, 0o700); err != nil {
 		return err
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
