@@ -153,8 +153,8 @@ func TestSlowClientGetsRequestTimeout(t *testing.T) {
 	server := s.listen(func(c *http.Server) { c.ReadHeaderTimeout, c.ReadTimeout = 200*time.Millisecond, 200*time.Millisecond })
 	for _, head := range []string{
 		"GET /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\n",
-		"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{",
-		"PATCH /api/v1/jobs/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{",
+		"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{",
+		"PATCH /api/v1/jobs/x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{",
 	} {
 		c, err := net.Dial("tcp", server.Listener.Addr().String())
 		if err != nil {
