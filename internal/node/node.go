@@ -78,6 +78,7 @@ func (n *Node) open(ctx context.Context) (err error) {
 		return err
 	}
 	n.targets = target.NewGuard(n.config.privateTargets(), allow)
+	n.targets.Log = n.log
 	if n.config.APIKeyFile != "" {
 		if n.keys, err = api.LoadKeys(n.config.APIKeyFile); err != nil {
 			return err
