@@ -66,8 +66,8 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 			if err != nil {
 				return err
 			}
-			if format == logJSON {
-				log.Info("belfry is running", "version", version(), "process", os.Getpid(), "address", baseAddress(c, n), "fingerprint", n.Fingerprint(), "data", databaseText(c), "shards", n.Shards(), "roles", c.Roles, "concurrency", c.Concurrency)
+			if fingerprint, _ := n.Certificate(); format == logJSON {
+				log.Info("belfry is running", "version", version(), "process", os.Getpid(), "address", baseAddress(c, n), "fingerprint", fingerprint, "data", databaseText(c), "shards", n.Shards(), "roles", c.Roles, "concurrency", c.Concurrency)
 			} else {
 				printGreeting(cmd.OutOrStdout(), c, n)
 			}
@@ -179,7 +179,8 @@ func printGreeting(w io.Writer, c node.Config, n *node.Node) {
 	base := baseAddress(c, n)
 	host, _, _ := net.SplitHostPort(callableAddress(n.Addr()))
 	curl := "curl "
-	if file := n.AutoCertificate(); file != "" {
+	fingerprint, file := n.Certificate()
+	if file != "" {
 		curl += "--cacert " + shellQuote(file) + " "
 	}
 	line := func(label, text string) { fmt.Fprintf(w, "  %-7s %s\n", label, text) }
@@ -192,8 +193,8 @@ func printGreeting(w io.Writer, c node.Config, n *node.Node) {
 	if a := n.MetricsAddr(); a != nil {
 		line("Metrics", "http://"+callableAddress(a)+"/metrics")
 	}
-	if print := n.Fingerprint(); print != "" {
-		line("TLS", print)
+	if fingerprint != "" {
+		line("TLS", fingerprint)
 	}
 	line("Data", fmt.Sprintf("%s, %d shards", databaseText(c), n.Shards()))
 	line("Roles", fmt.Sprintf("%s, %d runs at once", strings.Join(c.Roles, ", "), c.Concurrency))
@@ -208,7 +209,7 @@ func printGreeting(w io.Writer, c node.Config, n *node.Node) {
 	case !n.AllowsTarget(host):
 		line("Target", strings.Join(append([]string{"public addresses"}, c.AllowTargets...), ", ")+"; --allow-target "+host+" would allow jobs to call this server")
 		line("Try", curl+base+jobsPath+key)
-	case n.Fingerprint() != "": // jobs do not trust the certificate, perhaps
+	case fingerprint != "": // which jobs do not trust, perhaps
 		line("Try", curl+base+jobsPath+key)
 	default:
 		line("Try", fmt.Sprintf(`curl -X PUT %s%s/hello%s -H 'Content-Type: application/json' -d '{"schedule":"* * * * *","payload":{"url":"%[1]s/livez","method":"GET"}}'`, base, jobsPath, key))
@@ -217,14 +218,13 @@ func printGreeting(w io.Writer, c node.Config, n *node.Node) {
 
 // baseAddress is how to call the node: under the name in its certificate, if it has one.
 func baseAddress(c node.Config, n *node.Node) string {
-	address := callableAddress(n.Addr())
-	if n.Fingerprint() == "" {
-		return "http://" + address
-	}
-	if c.PublicURL != "" {
+	switch fingerprint, _ := n.Certificate(); {
+	case fingerprint == "":
+		return "http://" + callableAddress(n.Addr())
+	case c.PublicURL != "":
 		return strings.TrimSuffix(c.PublicURL, "/")
 	}
-	return "https://" + address
+	return "https://" + callableAddress(n.Addr())
 }
 
 func databaseText(c node.Config) string {

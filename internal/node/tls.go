@@ -19,6 +19,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -182,20 +183,17 @@ func (c *certificates) serverConfig() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.config.Load(), nil }}
 }
 
-// Fingerprint is that of the certificate; empty: there is no TLS.
-func (n *Node) Fingerprint() string {
-	if n.certificates == nil {
-		return ""
+// Certificate is the fingerprint of the certificate, and the file of one that Belfry made;
+// empty: there is none.
+func (n *Node) Certificate() (fingerprint, file string) {
+	switch c := n.certificates; {
+	case c == nil:
+		return "", ""
+	case !c.Auto:
+		return c.fingerprint(), ""
+	default:
+		return c.fingerprint(), c.CertFile
 	}
-	return n.certificates.fingerprint()
-}
-
-// AutoCertificate is the file of the certificate that Belfry made; empty: there is none.
-func (n *Node) AutoCertificate() string {
-	if n.certificates == nil || !n.certificates.Auto {
-		return ""
-	}
-	return n.certificates.CertFile
 }
 
 // makeCertificate makes a certificate that is its own authority, for the names and addresses
@@ -260,26 +258,13 @@ func (n *Node) makeCertificate(t TLS) error {
 
 // covers reports whether a certificate is valid now for all names.
 func covers(leaf *x509.Certificate, names []string) bool {
-	for _, name := range names {
-		if leaf.VerifyHostname(name) != nil {
-			return false
-		}
-	}
-	return time.Now().Before(leaf.NotAfter)
+	return time.Now().Before(leaf.NotAfter) && !slices.ContainsFunc(names, func(name string) bool { return leaf.VerifyHostname(name) != nil })
 }
 
 // writePrivate replaces a file as a whole.
 func writePrivate(path, kind string, content []byte) error {
-	temporary := path + ".new"
-	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.WriteFile(path+".new", pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600); err != nil {
 		return err
 	}
-	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(pem.Encode(file, &pem.Block{Type: kind, Bytes: content}), file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary, path)
+	return os.Rename(path+".new", path)
 }

@@ -358,20 +358,20 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 	dir := filepath.Dir(n.config.TLS.CertFile)
 	for i := range 10 {
-		before := n.Fingerprint()
+		before := n.certificates.fingerprint()
 		a.issue(dir, inAnHour())
-		if changed, err := n.certificates.load(); !changed || err != nil || n.Fingerprint() == before {
+		if changed, err := n.certificates.load(); !changed || err != nil || n.certificates.fingerprint() == before {
 			t.Fatalf("the new certificate is not used: %v", err)
 		}
 		resp, _ := ask(t, a.browser(nil), "GET", base+"/livez", "")
 		if serial := resp.TLS.PeerCertificates[0].SerialNumber.Int64(); serial != a.last {
 			t.Errorf("round %d shows the certificate %d, not %d", i, serial, a.last)
 		}
-		before = n.Fingerprint()
+		before = n.certificates.fingerprint()
 		if err := os.WriteFile(n.config.TLS.KeyFile, []byte("half a ke"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := n.certificates.load(); err == nil || n.Fingerprint() != before {
+		if _, err := n.certificates.load(); err == nil || n.certificates.fingerprint() != before {
 			t.Errorf("half a key is used: %v", err)
 		}
 		for more := served.Load() + 8; served.Load() < more && failed.Load() == 0; {
@@ -433,7 +433,7 @@ func TestAutoCertificate(t *testing.T) {
 		return n, "https://" + n.Addr().String(), stop
 	}
 	n, base, stop := start()
-	print := n.Fingerprint()
+	print := n.certificates.fingerprint()
 	for _, file := range []string{autoCertFile, autoKeyFile} {
 		if info, err := os.Stat(filepath.Join(dir, file)); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", file, info, err)
@@ -445,11 +445,11 @@ func TestAutoCertificate(t *testing.T) {
 	}{
 		"the fingerprint":        {client.TLS{Fingerprint: print}, true},
 		"without colons":         {client.TLS{Fingerprint: strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(print, "SHA256:"), ":", ""))}, true},
-		"the file":               {client.TLS{CAFile: n.AutoCertificate()}, true},
-		"both":                   {client.TLS{CAFile: n.AutoCertificate(), Fingerprint: print}, true},
+		"the file":               {client.TLS{CAFile: n.certificates.CertFile}, true},
+		"both":                   {client.TLS{CAFile: n.certificates.CertFile, Fingerprint: print}, true},
 		"nothing":                {client.TLS{}, false},
 		"another fingerprint":    {client.TLS{Fingerprint: strings.Repeat("ab", 32)}, false},
-		"the file, and another":  {client.TLS{CAFile: n.AutoCertificate(), Fingerprint: strings.Repeat("ab", 32)}, false},
+		"the file, and another":  {client.TLS{CAFile: n.certificates.CertFile, Fingerprint: strings.Repeat("ab", 32)}, false},
 		"the fingerprint, no CA": {client.TLS{CAFile: newAuthority(t).file, Fingerprint: print}, false},
 	} {
 		c, err := client.New(base, client.WithTLS(tt.tls), client.WithRetries(0))
@@ -463,12 +463,12 @@ func TestAutoCertificate(t *testing.T) {
 	}
 	stop()
 	n, _, stop = start()
-	if n.Fingerprint() != print {
+	if n.certificates.fingerprint() != print {
 		t.Error("the next start has another certificate")
 	}
 	stop()
 	n, base, _ = start("belfry.example.com:443")
-	if n.Fingerprint() == print {
+	if n.certificates.fingerprint() == print {
 		t.Error("a name that the certificate lacks makes no new one")
 	}
 	pool := x509.NewCertPool()
