@@ -2,6 +2,8 @@ module github.com/belfry-sh/belfry
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	code.dny.dev/ssrf v0.3.0
 	github.com/aws/aws-sdk-go-v2 v1.47.5

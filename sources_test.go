@@ -358,6 +358,7 @@ var appliedMigrations = map[string]string{
 	"internal/store/postgres/migrations/0013_session_users.sql": "c736eba9bdbf9322dd9a0c54011099d4beaf82ab7c3aafca0f561125216d7d73",
 	"internal/store/postgres/migrations/0014_secrets.sql":       "56cae7962b5082485c03896dc5339b4b6829054f0d1d77f040b53dfc00cf27a1",
 	"internal/store/postgres/migrations/0015_namespaces.sql":    "58720f530b6220211e0da9f80d114091bdc3d15474dcf36cbadd258d7e17d3b4",
+	"internal/store/postgres/migrations/0016_roles.sql":         "fc0bfc2ab283a4c32f7e3d87d6efe2f183d921ba76d37e85ffa49750007d7d91",
 	"internal/store/sqlite/migrations/0001_initial.sql":         "1e677e0bc0bdd7c03266bb3a8f5562ff76c207706eefd3463fc2d519d5407639",
 	"internal/store/sqlite/migrations/0002_scheduling.sql":      "f6087eb35e0a31c8d402168735036339e544188d7b63fec50191df704c65ad83",
 	"internal/store/sqlite/migrations/0003_speed.sql":           "34c139deea1ac164f70c83a5ee49d484822dd3c58a766c9e03614f33384620ba",

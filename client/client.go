@@ -46,6 +46,8 @@ type Client struct {
 	namespace string
 	agent     string
 	retries   int
+	tls       TLS
+	plain     bool // the key may be sent without TLS
 	http      *http.Client
 	worker    atomic.Pointer[belfry.ID] // of the latest claim or heartbeat
 	smallRuns atomic.Bool               // the runs of the last claim had small payloads
@@ -88,13 +90,15 @@ func WithRetries(n int) Option {
 
 // New returns a Client of the server at an address such as
 // "https://belfry.example.com", which may have a path. Without a scheme it is http://,
-// and /api/v1 at its end does not count. New does not connect yet.
+// and /api/v1 at its end does not count. A key is sent over http:// to this machine alone,
+// see WithInsecurePlainHTTP. New does not connect yet.
 func New(server string, options ...Option) (*Client, error) {
 	base, err := parseAddress(server)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{base: base, namespace: belfry.DefaultNamespace, agent: "belfry-go", retries: 3, http: &http.Client{Transport: newTransport()}}
+	standard := &http.Client{Transport: newTransport()}
+	c := &Client{base: base, namespace: belfry.DefaultNamespace, agent: "belfry-go", retries: 3, http: standard}
 	for _, option := range options {
 		option(c)
 	}
@@ -107,12 +111,17 @@ func New(server string, options ...Option) (*Client, error) {
 		return nil, fmt.Errorf("%.80q is not a user agent", c.agent)
 	case c.http == nil:
 		return nil, errors.New("the HTTP client is nil")
+	case c.tls != (TLS{}) && c.http != standard && c.http.Transport != nil:
+		return nil, errors.New("WithTLS needs an HTTP client without a Transport; set TLSClientConfig of the Transport instead")
+	}
+	if err := c.checkPlain(); err != nil {
+		return nil, err
 	}
 	c.worker.Store(new(belfry.NewID(time.Now())))
 	own := *c.http
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.http = &own
-	return c, nil
+	return c, c.useTLS(&own)
 }
 
 // Close closes idle connections. The Client may be used again.

@@ -77,7 +77,7 @@ func refusal(status int, code, detail string) said {
 func scripted(t *testing.T, answers ...said) (*Client, *script) {
 	t.Helper()
 	s := &script{answers: answers}
-	c, err := New("http://belfry.test", WithKey(testKey), WithHTTPClient(&http.Client{Transport: s}))
+	c, err := New("http://belfry.test", WithKey(testKey), WithInsecurePlainHTTP(), WithHTTPClient(&http.Client{Transport: s}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -108,7 +109,7 @@ func TestBenchCreate(t *testing.T) {
 	for path, args := range map[string][]string{"store": nil, "http": {"--http-bulk"}} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
+			dir := filepath.Join(t.TempDir(), "data")
 			r := benchJSON(t, append([]string{"bench", "create", "--jobs", "700", "--data", dir, "--keep"}, args...)...)
 			wantFields(t, r, map[string]any{"jobs": 700.0, "database": "sqlite", "version": version(), "path": path}, "created_per_second", "bytes_per_job")
 			if bytes := r["bytes_per_job"].(float64); bytes < 200 || bytes > 5000 {

@@ -62,7 +62,7 @@ func withServer(t *testing.T, args ...string) *testCLI {
 
 // serverOf is the address of the server that printed a greeting.
 func serverOf(greeting []string) string {
-	address := regexp.MustCompile(`http://\S+/api/v1`).FindString(strings.Join(greeting, "\n"))
+	address := regexp.MustCompile(`https?://\S+/api/v1`).FindString(strings.Join(greeting, "\n"))
 	return strings.TrimSuffix(address, "/api/v1")
 }
 

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,6 +29,8 @@ const defaultServer = "http://127.0.0.1:7070"
 type connectionFlags struct {
 	server, key, keyFile, namespace, output string
 
+	tls        client.TLS
+	plain      bool
 	timeout    time.Duration
 	noColor    bool
 	utc, local bool
@@ -38,6 +41,11 @@ func (f *connectionFlags) add(cmd *cobra.Command) *cobra.Command {
 	p.StringVar(&f.server, "server", "", "`ADDRESS` of the server (default "+defaultServer+") [BELFRY_SERVER]")
 	p.StringVar(&f.key, "key", "", "API `KEY`; other users of this machine can see it in the list of processes, so prefer BELFRY_KEY, --key-file or the configuration file [BELFRY_KEY]")
 	p.StringVar(&f.keyFile, "key-file", "", "`FILE` with the API key")
+	p.StringVar(&f.tls.CAFile, "tls-ca", "", "`FILE` with the certificates to trust instead of those of this machine [BELFRY_TLS_CA]")
+	p.StringVar(&f.tls.Fingerprint, "tls-fingerprint", "", "`SHA256:...` of the server's certificate, as a server with --tls-auto prints it [BELFRY_TLS_FINGERPRINT]")
+	p.StringVar(&f.tls.CertFile, "tls-client-cert", "", "`FILE` with the certificate to show to the server [BELFRY_TLS_CLIENT_CERT]")
+	p.StringVar(&f.tls.KeyFile, "tls-client-key", "", "`FILE` with the key of that certificate [BELFRY_TLS_CLIENT_KEY]")
+	p.BoolVar(&f.plain, "insecure-plain-http", false, "send the key without TLS to a server on another machine: whoever is between reads it [BELFRY_INSECURE_PLAIN_HTTP]")
 	p.StringVarP(&f.namespace, "namespace", "n", "", "`NAME` of the namespace (default \"default\") [BELFRY_NAMESPACE]")
 	p.StringVarP(&f.output, "output", "o", "", "output `FORMAT`: "+strings.Join(formats, ", ")+" (default table)")
 	p.DurationVar(&f.timeout, "request-timeout", 30*time.Second, "timeout of one request")
@@ -72,6 +80,23 @@ type settings struct {
 	Key       string `json:"key"`
 	Namespace string `json:"namespace"`
 	Output    string `json:"output" enum:"table,wide,json,yaml"`
+
+	TLSCA             string `json:"tls_ca"`
+	TLSFingerprint    string `json:"tls_fingerprint"`
+	TLSClientCert     string `json:"tls_client_cert"`
+	TLSClientKey      string `json:"tls_client_key"`
+	InsecurePlainHTTP bool   `json:"insecure_plain_http"`
+}
+
+// client makes a client. It does not connect yet.
+func (s settings) client(options ...client.Option) (*client.Client, error) {
+	options = append(options, client.WithKey(s.Key), client.WithNamespace(s.Namespace), client.WithUserAgent("belfry/"+version()),
+		client.WithTLS(client.TLS{CAFile: s.TLSCA, Fingerprint: s.TLSFingerprint, CertFile: s.TLSClientCert, KeyFile: s.TLSClientKey}))
+	if s.InsecurePlainHTTP {
+		options = append(options, client.WithInsecurePlainHTTP())
+	}
+	c, err := client.New(s.Server, options...)
+	return c, asUsage(err)
 }
 
 // settings come from the flags, the environment, the configuration file, or the defaults.
@@ -85,7 +110,14 @@ func (f *connectionFlags) settings() (settings, error) {
 		Key:       cmp.Or(f.key, os.Getenv("BELFRY_KEY"), config.Key),
 		Namespace: cmp.Or(f.namespace, os.Getenv("BELFRY_NAMESPACE"), config.Namespace),
 		Output:    cmp.Or(f.output, config.Output, "table"),
+
+		TLSCA:          cmp.Or(f.tls.CAFile, os.Getenv("BELFRY_TLS_CA"), config.TLSCA),
+		TLSFingerprint: cmp.Or(f.tls.Fingerprint, os.Getenv("BELFRY_TLS_FINGERPRINT"), config.TLSFingerprint),
+		TLSClientCert:  cmp.Or(f.tls.CertFile, os.Getenv("BELFRY_TLS_CLIENT_CERT"), config.TLSClientCert),
+		TLSClientKey:   cmp.Or(f.tls.KeyFile, os.Getenv("BELFRY_TLS_CLIENT_KEY"), config.TLSClientKey),
 	}
+	plain, _ := strconv.ParseBool(os.Getenv(environmentName("insecure-plain-http")))
+	s.InsecurePlainHTTP = f.plain || plain || config.InsecurePlainHTTP
 	if f.keyFile != "" {
 		if f.key != "" {
 			return s, usagef("use either --key or --key-file")
@@ -148,15 +180,9 @@ func (f *connectionFlags) open(cmd *cobra.Command) (*cli, error) {
 	case f.local:
 		out.zone = time.Local
 	}
-	c, err := client.New(s.Server,
-		client.WithKey(s.Key),
-		client.WithNamespace(s.Namespace),
-		client.WithUserAgent("belfry/"+version()),
-		client.WithRetries(2), // Somebody waits.
-		client.WithHTTPClient(&http.Client{Timeout: f.timeout}),
-	)
+	c, err := s.client(client.WithRetries(2), client.WithHTTPClient(&http.Client{Timeout: f.timeout})) // Somebody waits.
 	if err != nil {
-		return nil, asUsage(err)
+		return nil, err
 	}
 	return &cli{Client: c, output: out, cmd: cmd, ctx: cmd.Context(), in: cmd.InOrStdin()}, nil
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/belfry-sh/belfry/client"
 )
 
 // writeConfig writes a configuration file that the commands use.
@@ -35,17 +37,23 @@ func TestConnectionSettingsPrecedence(t *testing.T) {
 		flags connectionFlags
 		want  settings
 	}{
-		{"nothing", "", nil, connectionFlags{}, settings{defaultServer, "", "", "table"}},
-		{"an empty file", "# nothing\n", nil, connectionFlags{}, settings{defaultServer, "", "", "table"}},
-		{"the file", file, nil, connectionFlags{}, settings{"http://file", "filekey", "filespace", "yaml"}},
+		{"nothing", "", nil, connectionFlags{}, settings{Server: defaultServer, Key: "", Namespace: "", Output: "table"}},
+		{"an empty file", "# nothing\n", nil, connectionFlags{}, settings{Server: defaultServer, Key: "", Namespace: "", Output: "table"}},
+		{"the file", file, nil, connectionFlags{}, settings{Server: "http://file", Key: "filekey", Namespace: "filespace", Output: "yaml"}},
 		{"the environment", file, map[string]string{"BELFRY_SERVER": "http://env", "BELFRY_KEY": "envkey", "BELFRY_NAMESPACE": "envspace"}, connectionFlags{},
-			settings{"http://env", "envkey", "envspace", "yaml"}},
-		{"a part of the environment", file, map[string]string{"BELFRY_KEY": "envkey"}, connectionFlags{}, settings{"http://file", "envkey", "filespace", "yaml"}},
-		{"an empty variable", file, map[string]string{"BELFRY_SERVER": ""}, connectionFlags{}, settings{"http://file", "filekey", "filespace", "yaml"}},
+			settings{Server: "http://env", Key: "envkey", Namespace: "envspace", Output: "yaml"}},
+		{"a part of the environment", file, map[string]string{"BELFRY_KEY": "envkey"}, connectionFlags{}, settings{Server: "http://file", Key: "envkey", Namespace: "filespace", Output: "yaml"}},
+		{"an empty variable", file, map[string]string{"BELFRY_SERVER": ""}, connectionFlags{}, settings{Server: "http://file", Key: "filekey", Namespace: "filespace", Output: "yaml"}},
 		{"flags", file, map[string]string{"BELFRY_SERVER": "http://env", "BELFRY_KEY": "envkey", "BELFRY_NAMESPACE": "envspace"},
-			connectionFlags{server: "http://flag", key: "flagkey", namespace: "flagspace", output: "json"}, settings{"http://flag", "flagkey", "flagspace", "json"}},
-		{"a key file", file, map[string]string{"BELFRY_KEY": "envkey"}, connectionFlags{keyFile: keyFile}, settings{"http://file", "keyfilekey", "filespace", "yaml"}},
-		{"a namespace that looks like a number", "namespace: 007\n", nil, connectionFlags{}, settings{defaultServer, "", "007", "table"}},
+			connectionFlags{server: "http://flag", key: "flagkey", namespace: "flagspace", output: "json"}, settings{Server: "http://flag", Key: "flagkey", Namespace: "flagspace", Output: "json"}},
+		{"a key file", file, map[string]string{"BELFRY_KEY": "envkey"}, connectionFlags{keyFile: keyFile}, settings{Server: "http://file", Key: "keyfilekey", Namespace: "filespace", Output: "yaml"}},
+		{"TLS in the file", "tls_ca: ca\ntls_fingerprint: f\ntls_client_cert: c\ntls_client_key: k\ninsecure_plain_http: true\n", nil, connectionFlags{},
+			settings{Server: defaultServer, Output: "table", TLSCA: "ca", TLSFingerprint: "f", TLSClientCert: "c", TLSClientKey: "k", InsecurePlainHTTP: true}},
+		{"TLS in the environment", "tls_ca: ca\n", map[string]string{"BELFRY_TLS_CA": "e", "BELFRY_TLS_FINGERPRINT": "f", "BELFRY_TLS_CLIENT_CERT": "c", "BELFRY_TLS_CLIENT_KEY": "k", "BELFRY_INSECURE_PLAIN_HTTP": "1"}, connectionFlags{},
+			settings{Server: defaultServer, Output: "table", TLSCA: "e", TLSFingerprint: "f", TLSClientCert: "c", TLSClientKey: "k", InsecurePlainHTTP: true}},
+		{"TLS in flags", "tls_ca: ca\n", map[string]string{"BELFRY_TLS_CA": "e"}, connectionFlags{tls: client.TLS{CAFile: "x", Fingerprint: "f", CertFile: "c", KeyFile: "k"}, plain: true},
+			settings{Server: defaultServer, Output: "table", TLSCA: "x", TLSFingerprint: "f", TLSClientCert: "c", TLSClientKey: "k", InsecurePlainHTTP: true}},
+		{"a namespace that looks like a number", "namespace: 007\n", nil, connectionFlags{}, settings{Server: defaultServer, Key: "", Namespace: "007", Output: "table"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.file != "" {

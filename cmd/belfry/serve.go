@@ -68,8 +68,8 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 				return err
 			}
 			printBootstrapKey(cmd.ErrOrStderr(), n.BootstrapKey(), format == logJSON)
-			if format == logJSON {
-				log.Info("belfry is running", "version", version(), "process", os.Getpid(), "address", "http://"+callableAddress(n.Addr()), "data", databaseText(c), "shards", n.Shards(), "roles", c.Roles, "concurrency", c.Concurrency)
+			if fingerprint, _ := n.Certificate(); format == logJSON {
+				log.Info("belfry is running", "version", version(), "process", os.Getpid(), "address", baseAddress(c, n), "fingerprint", fingerprint, "data", databaseText(c), "shards", n.Shards(), "roles", c.Roles, "concurrency", c.Concurrency)
 			} else {
 				printGreeting(cmd.OutOrStdout(), c, n)
 			}
@@ -88,7 +88,7 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 
 // addNodeFlags adds the flags that are fields of the configuration as they are.
 func addNodeFlags(f *pflag.FlagSet, c *node.Config) {
-	f.StringVar(&c.Listen, "listen", c.Listen, "address to listen on; with any other than loopback API keys are required, and the first start makes one")
+	f.StringVar(&c.Listen, "listen", c.Listen, "address to listen on; any other than loopback needs API keys, of which the first start makes one, and TLS or a proxy that has it")
 	f.StringVar(&c.MetricsListen, "metrics-listen", "", "address of another listener, such as :9464, with /metrics and /debug/pprof, which need no key there: whoever reaches it sees names of queues and what the program is doing. It is 127.0.0.1 unless the address has a host")
 	f.StringVar(&c.Data, "data", c.Data, "directory of the embedded database")
 	f.StringVar(&c.DatabaseURL, "database-url", "", "PostgreSQL database instead of the embedded one, as postgres://user:password@host/database")
@@ -122,6 +122,11 @@ func addNodeFlags(f *pflag.FlagSet, c *node.Config) {
 	f.StringVar(&c.OIDC.CLIClientID, "oidc-cli-client-id", "", "id of the client for belfry login, which has no secret (default that of --oidc-client-id)")
 	f.StringArrayVar(&c.OIDC.Roles, "oidc-role", nil, "who gets which role, as "+oidc.RuleForm+"; once for each, or several lines")
 	f.Float64Var(&c.RateLimit, "rate-limit", c.RateLimit, "requests per second that each API key may make; 0 is no limit")
+	f.StringVar(&c.TLS.CertFile, "tls-cert", "", "file with the certificate of this server, and those between it and its authority; read again when it changes")
+	f.StringVar(&c.TLS.KeyFile, "tls-key", "", "file with the key of that certificate, which not everybody may read")
+	f.BoolVar(&c.TLS.Auto, "tls-auto", false, "serve TLS with a certificate that is made in --data at the first start, and print its fingerprint for clients")
+	f.StringVar(&c.TLS.ClientCA, "tls-client-ca", "", "file with the certificates that sign those of workers: without one a worker may claim nothing")
+	f.BoolVar(&c.InsecurePlainHTTP, "insecure-plain-http", false, "listen on an address that other machines can reach although there is no TLS: whoever is between reads the API keys")
 	f.StringSliceVar(&c.TrustedProxies, "trusted-proxy", nil, "addresses or CIDRs of proxies in front of this server: what they say of their clients counts (X-Forwarded-For, -Proto and -Host, or Forwarded), and from nobody else")
 	f.StringSliceVar(&c.AllowTargets, "allow-target", nil, "private addresses or CIDRs that HTTP jobs may call")
 	f.StringVar(&c.ConnectionsFile, "connections", "", "YAML file with connections to brokers, for jobs of type message: Kafka, NATS JetStream, RabbitMQ, Amazon SQS and Redis")
@@ -191,9 +196,13 @@ func printBootstrapKey(w io.Writer, key string, asJSON bool) {
 // printGreeting says where the node is and what to try first: a command that works here as
 // it is printed.
 func printGreeting(w io.Writer, c node.Config, n *node.Node) {
-	address := callableAddress(n.Addr())
-	host, _, _ := net.SplitHostPort(address)
-	base := "http://" + address
+	base := baseAddress(c, n)
+	host, _, _ := net.SplitHostPort(callableAddress(n.Addr()))
+	curl := "curl "
+	fingerprint, file := n.Certificate()
+	if file != "" {
+		curl += "--cacert " + shellQuote(file) + " "
+	}
 	line := func(label, text string) { fmt.Fprintf(w, "  %-7s %s\n", label, text) }
 	fmt.Fprintf(w, "belfry %s is running, process %d\n", version(), os.Getpid())
 	serves := slices.Contains(c.Roles, node.RoleAPI)
@@ -204,6 +213,9 @@ func printGreeting(w io.Writer, c node.Config, n *node.Node) {
 	if a := n.MetricsAddr(); a != nil {
 		line("Metrics", "http://"+callableAddress(a)+"/metrics")
 	}
+	if fingerprint != "" {
+		line("TLS", fingerprint)
+	}
 	line("Data", fmt.Sprintf("%s, %d shards", databaseText(c), n.Shards()))
 	line("Roles", fmt.Sprintf("%s, %d runs at once", strings.Join(c.Roles, ", "), c.Concurrency))
 	key := ""
@@ -213,13 +225,26 @@ func printGreeting(w io.Writer, c node.Config, n *node.Node) {
 	}
 	switch {
 	case !serves:
-		line("Try", "curl "+base+"/readyz")
+		line("Try", curl+base+"/readyz")
 	case !n.AllowsTarget(host):
 		line("Target", strings.Join(append([]string{"public addresses"}, c.AllowTargets...), ", ")+"; --allow-target "+host+" would allow jobs to call this server")
-		line("Try", "curl "+base+jobsPath+key)
+		line("Try", curl+base+jobsPath+key)
+	case fingerprint != "": // which jobs do not trust, perhaps
+		line("Try", curl+base+jobsPath+key)
 	default:
 		line("Try", fmt.Sprintf(`curl -X PUT %s%s/hello%s -H 'Content-Type: application/json' -d '{"schedule":"* * * * *","payload":{"url":"%[1]s/livez","method":"GET"}}'`, base, jobsPath, key))
 	}
+}
+
+// baseAddress is how to call the node: under the name in its certificate, if it has one.
+func baseAddress(c node.Config, n *node.Node) string {
+	switch fingerprint, _ := n.Certificate(); {
+	case fingerprint == "":
+		return "http://" + callableAddress(n.Addr())
+	case c.PublicURL != "":
+		return strings.TrimSuffix(c.PublicURL, "/")
+	}
+	return "https://" + callableAddress(n.Addr())
 }
 
 func databaseText(c node.Config) string {
@@ -255,7 +280,7 @@ const (
 )
 
 // clientVariables may be set in the shell that starts a node.
-var clientVariables = []string{"BELFRY_SERVER", "BELFRY_KEY", "BELFRY_NAMESPACE"}
+var clientVariables = []string{"BELFRY_SERVER", "BELFRY_KEY", "BELFRY_NAMESPACE", "BELFRY_TLS_CA", "BELFRY_TLS_FINGERPRINT", "BELFRY_TLS_CLIENT_CERT", "BELFRY_TLS_CLIENT_KEY"}
 
 // environmentName is BELFRY_LOG_FORMAT for the flag --log-format.
 func environmentName(flag string) string {

@@ -3,6 +3,8 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"io"
 	stdlog "log"
@@ -90,7 +92,9 @@ func TestServeGreetingHasAWorkingCommand(t *testing.T) {
 		{"on SQLite with keys", false, []string{"--api-key-file", keys}, false, "--allow-target 127.0.0.1"},
 		{"on SQLite with keys and the target", false, []string{"--api-key-file", keys, "--allow-target", "127.0.0.1"}, true, "export BELFRY_KEY="},
 		{"on PostgreSQL", true, nil, false, "--allow-target 127.0.0.1"},
-		{"on PostgreSQL with keys on all interfaces", true, []string{"--api-key-file", keys, "--listen", ":0"}, false, "PostgreSQL, 64 shards"},
+		{"on PostgreSQL with keys on all interfaces", true, []string{"--api-key-file", keys, "--listen", ":0", "--insecure-plain-http"}, false, "PostgreSQL, 64 shards"},
+		{"on PostgreSQL with TLS on all interfaces", true, []string{"--api-key-file", keys, "--listen", ":0", "--tls-auto"}, false, "SHA256:"},
+		{"on SQLite with TLS", false, []string{"--tls-auto"}, false, "SHA256:"},
 		{"on PostgreSQL with keys and the target", true, []string{"--api-key-file", keys, "--allow-target", "127.0.0.0/8"}, true, "PostgreSQL, 64 shards"},
 		{"on PostgreSQL without the API", true, []string{"--roles", "scheduler,worker"}, false, "scheduler, worker"},
 	} {
@@ -100,7 +104,7 @@ func TestServeGreetingHasAWorkingCommand(t *testing.T) {
 			}
 			greeting := serving(t, tt.args...)
 			text := strings.Join(greeting, "\n")
-			if !strings.Contains(text, "is running") || !strings.Contains(text, "http://127.0.0.1:") || !strings.Contains(text, tt.says) {
+			if !strings.Contains(text, "is running") || !regexp.MustCompile(`https?://127.0.0.1:`).MatchString(text) || !strings.Contains(text, tt.says) {
 				t.Errorf("the greeting does not say %q:\n%s", tt.says, text)
 			}
 			runGreeting(t, greeting)
@@ -140,6 +144,8 @@ func TestClusterOfTheREADME(t *testing.T) {
 	}
 	t.Setenv("BELFRY_DATABASE_URL", pgtest.Database(t, postgres.Migrate))
 	args := strings.Fields(strings.ReplaceAll(script[2], " :7070 ", " :0 ")) // both run on this machine
+	const autoCertificate = "belfry-data/tls-cert.pem"
+	args = append(args, "--data", filepath.Dir(autoCertificate)) // the default
 	first, second := withServer(t, args...), withServer(t, args...)
 	keys, err := os.ReadFile("keys")
 	if err != nil {
@@ -147,6 +153,7 @@ func TestClusterOfTheREADME(t *testing.T) {
 	}
 	_, key, _ := strings.Cut(strings.TrimSpace(string(keys)), ":")
 	t.Setenv("BELFRY_KEY", key)
+	t.Setenv("BELFRY_TLS_CA", autoCertificate)
 	if r := first.ok("job", "create", "--name", "hello", "--schedule", "@daily", "--url", "http://10.1.2.3/"); strings.Contains(r.err, "Warning") {
 		t.Errorf("the network is not allowed: %s", r.err)
 	}
@@ -157,7 +164,7 @@ func TestClusterOfTheREADME(t *testing.T) {
 		r, _ := http.NewRequestWithContext(t.Context(), "GET", p.server+"/api/v1/jobs", nil)
 		r.Host = "node3:7070"
 		r.Header.Set("Authorization", "Bearer "+key)
-		answer, err := http.DefaultClient.Do(r)
+		answer, err := trusting(t, autoCertificate).Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,6 +173,20 @@ func TestClusterOfTheREADME(t *testing.T) {
 			t.Errorf("under the name of a node: %s", answer.Status)
 		}
 	}
+}
+
+// trusting is an HTTP client that trusts the certificates of a file.
+func trusting(t *testing.T, file string) *http.Client {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(text)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
 }
 
 // The first job of the README warns where it cannot run, and says what to do.
@@ -274,6 +295,7 @@ func TestServeFlagErrors(t *testing.T) {
 		{"a port without a host", []string{"--listen", "7070"}, "", "--listen: \"7070\" is not host:port"},
 		{"every interface without keys", []string{"--listen", ":0"}, "", "--api-key-file"},
 		{"another machine's address without keys", []string{"--listen", "192.0.2.1:7070"}, "", "--api-key-file"},
+		{"every interface without TLS", []string{"--listen", ":0", "--api-key-file", "keys"}, "", "set --tls-cert and --tls-key (or --tls-auto), name a proxy that ends TLS with --trusted-proxy, or accept it with --insecure-plain-http"},
 		{"an unknown role", []string{"--roles", "api,boss"}, "", `"boss" is not a role`},
 		{"split roles on SQLite", []string{"--roles", "api"}, "", "--database-url"},
 		{"no slots", []string{"--concurrency", "0"}, "", "--concurrency"},

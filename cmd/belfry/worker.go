@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/client"
 	"github.com/belfry-sh/belfry/internal/command"
 	"github.com/belfry-sh/belfry/internal/validate"
 	"github.com/belfry-sh/belfry/worker"
@@ -63,13 +62,13 @@ The file is read when the worker starts.`,
 			if err != nil {
 				return err
 			}
-			namespace := cmp.Or(s.Namespace, belfry.DefaultNamespace)
-			if !slices.Contains(file.Namespaces, namespace) {
+			s.Namespace = cmp.Or(s.Namespace, belfry.DefaultNamespace)
+			if namespace := s.Namespace; !slices.Contains(file.Namespaces, namespace) {
 				return usagef("%s: the namespaces of the file (%s) do not have %q, for which this worker would run them; add it there or choose another with --namespace", path, strings.Join(file.Namespaces, ", "), namespace)
 			}
-			c, err := client.New(s.Server, client.WithKey(s.Key), client.WithNamespace(namespace), client.WithUserAgent("belfry/"+version()))
+			c, err := s.client()
 			if err != nil {
-				return asUsage(err)
+				return err
 			}
 			defer c.Close()
 			command.HideEnvironment()

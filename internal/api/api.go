@@ -65,6 +65,9 @@ type Options struct {
 	// Proxies are trusted to say who their clients are.
 	Proxies auth.Proxies
 
+	// WorkerCertificates lets in only workers with a certificate that the listener has verified.
+	WorkerCertificates bool
+
 	// Page serves what the API does not: the page for people. Nil: there is none. It asks
 	// for a login itself, if there are keys.
 	Page http.Handler

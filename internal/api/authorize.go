@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/auth"
 )
 
@@ -39,6 +40,8 @@ func (a *api) mayCall(p *auth.Principal, op operation, r *http.Request) error {
 	switch {
 	case err != nil:
 		return err
+	case a.WorkerCertificates && op.Group == groupWorkers && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0):
+		return &httpError{code: belfry.Forbidden, detail: "workers need a client certificate here, such as of belfry worker --tls-client-cert"}
 	case op.Scoped && p.Has(op.Permission):
 		return nil
 	case op.Global:

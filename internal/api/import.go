@@ -41,9 +41,6 @@ func (a *api) importJobs(w http.ResponseWriter, r *http.Request, op *openapi.Ope
 		return out, err
 	}
 	defer body.close()
-	if media == "" && bytes.HasPrefix(bytes.TrimSpace(body.head), []byte("[")) {
-		media = openapi.MediaJSON
-	}
 	extendDeadlines(w, bulkTimeout+requestTimeout)
 	ctx, cancel := context.WithTimeout(r.Context(), bulkTimeout)
 	defer cancel()

@@ -89,6 +89,7 @@ func TestImportIsAllOrNothing(t *testing.T) {
 		{"an element that is no JSON", "application/json", "[" + good + `, {"name" "x"}, ` + good + "]", 400, nil, "[1] is not valid JSON"},
 		{"something behind the array", "application/json", "[" + good + "] x", 400, nil, "after the array"},
 		{"text", "text/plain", good, 415, nil, ""},
+		{"no media type", "", good, 415, nil, "Content-Type: application/x-ndjson"},
 	} {
 		a := s.send("POST", importPath, tt.body, "Content-Type: "+tt.media)
 		if a.status != tt.status {
@@ -191,6 +192,7 @@ func TestImportUsesBoundedMemory(t *testing.T) {
 	}
 	r := httptest.NewRequest("POST", importPath, new(endlessReader))
 	r.Host, r.ContentLength = "localhost", -1
+	r.Header.Set("Content-Type", "application/x-ndjson")
 	over := httptest.NewRecorder()
 	if s.ServeHTTP(over, r); over.Code != http.StatusRequestEntityTooLarge {
 		t.Errorf("a body without an end: got %d", over.Code)

@@ -235,6 +235,7 @@ func TestLargeBodyIsNotRead(t *testing.T) {
 	body := new(endlessReader)
 	r := httptest.NewRequest("POST", "/api/v1/jobs", body)
 	r.Host, r.ContentLength = "localhost", -1
+	r.Header.Set("Content-Type", "application/json")
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	const times = 20

@@ -82,6 +82,7 @@ func badBodies(op openapi.Operation, path string) []badRequest {
 		bad("an unknown field", `{"colour": 1}`, http.StatusUnprocessableEntity, place("colour")),
 		bad("a duplicate field", `{"colour": 1, "colour": 2}`, http.StatusUnprocessableEntity, place("colour")),
 		bad("plain text", `{}`, http.StatusUnsupportedMediaType, "", "Content-Type: text/plain"),
+		bad("no media type", `{}`, http.StatusUnsupportedMediaType, "", "Content-Type: "),
 		bad("a form", `a=b`, http.StatusUnsupportedMediaType, "", "Content-Type: application/x-www-form-urlencoded"),
 		bad("a media type that cannot be parsed", `{}`, http.StatusUnsupportedMediaType, "", "Content-Type: ;"),
 		bad("another charset", `{}`, http.StatusUnsupportedMediaType, "", "Content-Type: application/json; charset=latin1"),
@@ -357,6 +358,7 @@ func TestRefusedRequestsLeaveNoMemory(t *testing.T) {
 			}
 			r := httptest.NewRequest("POST", "/api/v1/jobs", strings.NewReader(body))
 			r.Host, r.ContentLength = "localhost", -1
+			r.Header.Set("Content-Type", "application/json")
 			w := httptest.NewRecorder()
 			if s.ServeHTTP(w, r); w.Code != want || w.Body.Len() > 4<<10 {
 				t.Fatalf("got %d and %d bytes", w.Code, w.Body.Len())

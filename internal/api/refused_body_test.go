@@ -26,10 +26,10 @@ var refusedBodies = []struct {
 	size                        int
 	status                      int
 }{
-	{"too large", "POST", "/api/v1/jobs", keyed, 5 << 20, 413},
-	{"too large for an edit", "PATCH", "/api/v1/jobs/x", keyed, 5 << 20, 413},
+	{"too large", "POST", "/api/v1/jobs", keyed + "Content-Type: application/json\r\n", 5 << 20, 413},
+	{"too large for an edit", "PATCH", "/api/v1/jobs/x", keyed + "Content-Type: application/json\r\n", 5 << 20, 413},
 	{"too large an import", "POST", importPath, keyed + "Content-Type: application/x-ndjson\r\n", api.MaxBulk + 1<<20, 413},
-	{"too large for a worker", "POST", "/api/v1/workers/" + unknownID + "/finish", keyed, api.MaxFinishBody + 1<<20, 413},
+	{"too large for a worker", "POST", "/api/v1/workers/" + unknownID + "/finish", keyed + "Content-Type: application/json\r\n", api.MaxFinishBody + 1<<20, 413},
 	{"no key", "POST", "/api/v1/jobs", "", 5 << 20, 401},
 	{"no route", "POST", "/api/v1/nothing", keyed, 5 << 20, 404},
 	{"no such method", "PUT", "/api/v1/jobs", keyed, 5 << 20, 405},

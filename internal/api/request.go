@@ -176,11 +176,14 @@ func invalid(fields []belfry.FieldError) error {
 	return &belfry.Error{Code: belfry.Invalid, Message: "the request is not valid", Fields: fields}
 }
 
-// readAll reads a body of at most so many bytes that says it is JSON or says nothing.
+// readAll reads a body of at most so many bytes that says it is JSON. Without a body nothing
+// need be said.
 func readAll(r *http.Request, most int64) ([]byte, error) {
-	if _, err := checkMedia(r.Header, openapi.MediaJSON); err != nil {
+	media, err := checkMedia(r.Header, openapi.MediaJSON)
+	if err != nil && (media != "" || r.ContentLength > 0) {
 		return nil, err
 	}
+	missing := err
 	if r.ContentLength > most {
 		return nil, tooLarge(most)
 	}
@@ -190,6 +193,9 @@ func readAll(r *http.Request, most int64) ([]byte, error) {
 	}
 	if int64(len(body)) > most {
 		return nil, tooLarge(most)
+	}
+	if len(body) > 0 && missing != nil {
+		return nil, missing
 	}
 	return body, nil
 }
@@ -207,22 +213,19 @@ func readError(err error) error {
 }
 
 // checkMedia returns the media type of a body, which must be one of those supported, in
-// UTF-8 and not compressed. It is empty if the request does not say.
+// UTF-8 and not compressed. A page of another origin cannot send these without asking.
 func checkMedia(h http.Header, supported ...string) (string, error) {
 	e := &httpError{code: belfry.UnsupportedMediaType}
+	text := h.Get("Content-Type")
 	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		e.detail = "the body must not be compressed"
-		return "", e
-	}
-	text := h.Get("Content-Type")
-	if text == "" {
-		return "", nil
+		return text, e
 	}
 	media, parameters, err := mime.ParseMediaType(text)
 	charset, named := parameters["charset"]
 	if err != nil || !slices.Contains(supported, media) || named && !strings.EqualFold(charset, "utf-8") {
-		e.detail = "the body must be " + strings.Join(supported, " or ") + " in UTF-8"
-		return "", e
+		e.detail = fmt.Sprintf("the body must be %s in UTF-8, and Content-Type must say so, such as curl -H 'Content-Type: %s'", strings.Join(supported, " or "), supported[0])
+		return text, e
 	}
 	return media, nil
 }

@@ -108,6 +108,14 @@ func (s *service) send(method, path, body string, headers ...string) reply {
 			r.Header.Add(name, value)
 		}
 	}
+	switch media, given := r.Header["Content-Type"]; {
+	case given && media[0] == "":
+		r.Header.Del("Content-Type")
+	case !given && r.URL.Path == importPath && !strings.HasPrefix(body, "["):
+		r.Header.Set("Content-Type", "application/x-ndjson")
+	case !given && body != "":
+		r.Header.Set("Content-Type", "application/json")
+	}
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
 	text, _ := io.ReadAll(w.Result().Body)

@@ -2,11 +2,14 @@ package api_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -29,15 +32,34 @@ func (s *service) listen(change func(*http.Server)) *httptest.Server {
 	return server
 }
 
+// listenTLS is listen over TLS.
+func (s *service) listenTLS(change func(*http.Server)) *httptest.Server {
+	server := httptest.NewUnstartedServer(nil)
+	server.Config, server.EnableHTTP2 = api.NewServer(s), true
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	if change != nil {
+		change(server.Config)
+	}
+	server.StartTLS()
+	s.t.Cleanup(server.Close)
+	return server
+}
+
+// halfHello is the beginning of a TLS handshake.
+const halfHello = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+
 // openSlowConnections opens connections that each send the beginning of a request at once and
 // the rest byte by byte, one a second, until it is stopped.
-func openSlowConnections(t *testing.T, address string, n int) (stop func()) {
+func openSlowConnections(t testing.TB, address string, n int, overTLS bool) (stop func()) {
 	t.Helper()
 	heads := []string{
 		"GET /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nX-Slow: ",
 		"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{",
 		"POST /api/v1/jobs/bulk HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\nContent-Length: 1000000\r\n\r\n",
-		"POST /api/v1/workers/" + unknownID + "/finish HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000000\r\n\r\n{",
+		"POST /api/v1/workers/" + unknownID + "/finish HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 5000000\r\n\r\n{",
+	}
+	if overTLS {
+		heads = []string{halfHello, ""}
 	}
 	connections := make([]net.Conn, n)
 	for i := range connections {
@@ -75,7 +97,7 @@ func openSlowConnections(t *testing.T, address string, n int) (stop func()) {
 
 // latencies asks for a job and a list in turn, and gives the median and the slowest
 // of a hundred.
-func latencies(t *testing.T, server *httptest.Server, path string) (median, p99 time.Duration) {
+func latencies(t testing.TB, server *httptest.Server, path string) (median, p99 time.Duration) {
 	t.Helper()
 	var took []time.Duration
 	for i := range 400 {
@@ -97,11 +119,20 @@ func latencies(t *testing.T, server *httptest.Server, path string) (median, p99 
 
 func TestSlowClientsDoNotSlowOthers(t *testing.T) {
 	s := newService(t)
+	s.serveBesideSlowClients(s.listen(nil))
+}
+
+func TestHalfHandshakesDoNotSlowOthers(t *testing.T) {
+	s := newService(t)
+	s.serveBesideSlowClients(s.listenTLS(nil))
+}
+
+func (s *service) serveBesideSlowClients(server *httptest.Server) {
+	t := s.t
 	path := "/api/v1/jobs/" + s.create(validJob).ID.String()
-	server := s.listen(nil)
 	latencies(t, server, path) // to warm up
 	median, p99 := latencies(t, server, path)
-	stop := openSlowConnections(t, server.Listener.Addr().String(), 1000)
+	stop := openSlowConnections(t, server.Listener.Addr().String(), 1000, server.TLS != nil)
 	defer stop()
 	slowMedian, slowP99 := latencies(t, server, path)
 	t.Logf("the median was %v and is %v, of a hundred the slowest was %v and is %v", median, slowMedian, p99, slowP99)
@@ -122,8 +153,8 @@ func TestSlowClientGetsRequestTimeout(t *testing.T) {
 	server := s.listen(func(c *http.Server) { c.ReadHeaderTimeout, c.ReadTimeout = 200*time.Millisecond, 200*time.Millisecond })
 	for _, head := range []string{
 		"GET /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\n",
-		"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{",
-		"PATCH /api/v1/jobs/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{",
+		"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{",
+		"PATCH /api/v1/jobs/x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{",
 	} {
 		c, err := net.Dial("tcp", server.Listener.Addr().String())
 		if err != nil {
@@ -138,6 +169,22 @@ func TestSlowClientGetsRequestTimeout(t *testing.T) {
 			}
 		} else if n, err := io.Copy(io.Discard, c); err != nil {
 			t.Errorf("%.20s: got %d bytes, error %v", head, n, err)
+		}
+		c.Close()
+	}
+}
+
+func TestSlowHandshakeIsClosed(t *testing.T) {
+	server := newService(t).listenTLS(func(c *http.Server) { c.ReadHeaderTimeout = 200 * time.Millisecond })
+	for _, head := range []string{"", halfHello} {
+		c, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(c, head)
+		c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a handshake that stops after %d bytes stays open", len(head))
 		}
 		c.Close()
 	}

@@ -52,11 +52,13 @@ type Config struct {
 
 	EncryptionKeyFile string // with the keys that encrypt secrets; empty: one beside the embedded database, none with PostgreSQL
 
-	APIKeyFile       string
-	OIDC             OIDC     // logins of people
-	BootstrapKeyFile string   // of the first key: it is read from it, or written to it
-	RateLimit        float64  // requests per second and API key; 0: no limit
-	TrustedProxies   []string // as CIDRs, whose headers about their clients count
+	APIKeyFile        string
+	OIDC              OIDC    // logins of people
+	BootstrapKeyFile  string  // of the first key: it is read from it, or written to it
+	RateLimit         float64 // requests per second and API key; 0: no limit
+	TLS               TLS
+	InsecurePlainHTTP bool     // other machines may use the API without TLS
+	TrustedProxies    []string // as CIDRs, whose headers about their clients count
 
 	AllowTargets []string // private networks, as CIDRs, that HTTP targets may be in
 	Hosts        []string // host names of this server, for the Host header
@@ -153,6 +155,7 @@ func (c Config) Validate() error {
 	if _, err := parsePrefixes(c.AllowTargets); err != nil {
 		invalid("--allow-target", "%s", err)
 	}
+	c.checkTLS(invalid)
 	if _, err := parsePrefixes(c.TrustedProxies); err != nil {
 		invalid("--trusted-proxy", "%s", err)
 	}

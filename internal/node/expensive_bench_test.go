@@ -115,6 +115,7 @@ func (e *expensiveClients) send(ctx context.Context, method, address string, bod
 	if err != nil {
 		panic(err)
 	}
+	req.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return

@@ -61,7 +61,8 @@ type Node struct {
 	secrets     *secretstore.Source
 	encryption  *secretstore.Store
 
-	metricsListener net.Listener // nil: metrics are served with the API alone
+	certificates    *certificates // nil: no TLS
+	metricsListener net.Listener  // nil: metrics are served with the API alone
 }
 
 // New opens the store and the port. The caller calls Run, which closes them.
@@ -83,8 +84,12 @@ func (n *Node) open(ctx context.Context) (err error) {
 		return err
 	}
 	n.targets = target.NewGuard(n.config.privateTargets(), allow)
+	n.targets.Log = n.log
 	file, err := n.config.keyFile()
 	if err != nil {
+		return err
+	}
+	if err := n.openTLS(); err != nil {
 		return err
 	}
 	if err := n.openConnections(); err != nil {
@@ -252,10 +257,16 @@ func (n *Node) Run(ctx context.Context) error {
 			return nil
 		})
 	}
+	if n.certificates != nil {
+		server.Go(func() error {
+			n.certificates.watch(serving, n.log)
+			return nil
+		})
+	}
 	if n.metricsListener != nil {
 		server.Go(func() error {
 			defer stop()
-			return n.serveHTTP(serving, n.metricsListener, n.metricsHandler())
+			return n.serveHTTP(serving, n.metricsListener, nil, n.metricsHandler())
 		})
 	}
 	work.Go(func() error {
@@ -318,15 +329,24 @@ func (n *Node) serve(ctx context.Context, offers control.Offers) error {
 		page := web.Options{Control: o.Control, Access: n.access, OIDC: n.oidc, Draining: n.draining, Settings: n.config.Settings, Version: n.config.Version, Log: n.log}
 		o.Page = web.New(page)
 	}
-	return n.serveHTTP(ctx, n.listener, api.New(o))
+	o.WorkerCertificates = n.config.TLS.ClientCA != ""
+	return n.serveHTTP(ctx, n.listener, n.certificates, api.New(o))
 }
 
-// serveHTTP serves a handler until ctx ends.
-func (n *Node) serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler) error {
+// serveHTTP serves a handler until ctx ends, over TLS if there are certificates.
+func (n *Node) serveHTTP(ctx context.Context, listener net.Listener, certificates *certificates, handler http.Handler) error {
 	server := api.NewServer(handler)
 	server.ErrorLog = slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(api.LimitConnections(listener)) }()
+	listener = api.LimitConnections(listener)
+	go func() {
+		if certificates == nil {
+			failed <- server.Serve(listener)
+			return
+		}
+		server.TLSConfig = certificates.serverConfig()
+		failed <- server.ServeTLS(listener, "", "")
+	}()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve: %w", err)

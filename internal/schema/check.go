@@ -129,6 +129,9 @@ func (f *Field) checkText(v reflect.Value) string {
 		}
 	}
 	if f.Pattern != nil && !f.Pattern.MatchString(text) {
+		if hidden := CheckVisible(text); hidden != "" {
+			return hidden
+		}
 		if f.PatternDoc != "" {
 			return f.PatternDoc
 		}
@@ -181,26 +184,46 @@ func choose(text string, names []string) (word, err string) {
 // CheckText says what is wrong with a text of limited length, in words that follow the
 // name of its field; "" if nothing is.
 func CheckText(text string, longest int, multiline bool) string {
-	refused := invisible
-	if multiline {
-		refused = func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
-	}
-	switch n := utf8.RuneCountInString(text); {
+	n := utf8.RuneCountInString(text)
+	switch hidden := CheckVisible(text); {
 	case !utf8.ValidString(text):
 		return "must be valid UTF-8"
-	case strings.ContainsFunc(text, refused):
+	case multiline && strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }):
 		return "must not contain control characters"
+	case !multiline && hidden != "":
+		return hidden
 	case n > longest:
 		return fmt.Sprintf("has %d characters, the maximum is %d", n, longest)
 	}
 	return ""
 }
 
-// invisible reports characters that would garble a line of text: controls, line
-// separators and changes of the direction of writing.
-func invisible(r rune) bool {
-	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' ||
-		r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
+// CheckVisible names the first character of a line of text that cannot be seen or garbles the
+// line, so that two texts look alike that are not; "" if there is none. Emoji may be joined.
+func CheckVisible(text string) string {
+	var before rune
+	for i, r := range text {
+		kind := ""
+		switch {
+		case unicode.IsControl(r) || r == '\u2028' || r == '\u2029':
+			kind = "control characters"
+		case unicode.Is(unicode.Bidi_Control, r):
+			kind = "characters that control the direction of writing"
+		case r == '\u200d' && unicode.In(before, unicode.So, unicode.Sk, unicode.Variation_Selector) && startsWithSymbol(text[i+len("\u200d"):]):
+		case unicode.Is(unicode.Cf, r) && !unicode.Is(unicode.Prepended_Concatenation_Mark, r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r):
+			kind = "invisible characters"
+		}
+		if kind != "" {
+			return fmt.Sprintf("must not contain %s, such as %U at character %d", kind, r, utf8.RuneCountInString(text[:i])+1)
+		}
+		before = r
+	}
+	return ""
+}
+
+func startsWithSymbol(text string) bool {
+	r, _ := utf8.DecodeRuneInString(text)
+	return unicode.Is(unicode.So, r) && r != utf8.RuneError
 }
 
 // CheckYear refuses instants outside of FirstYear to LastYear.

@@ -117,7 +117,7 @@ func TestDecodeErrorsNameFieldAndRemedy(t *testing.T) {
 			"count: must be from 1 to 100, not 0\nname: is required; for example \"abc\"\nmax_retries: must be from 0 to 5, not 6\nratio: must be from 0.5 to 2, not 3\n" +
 				"overlap: must be \"skip\", \"queue\" or \"parallel\"; did you mean \"queue\"?\ntags: has 4 items, the maximum is 3\ncode: must have lower-case letters only"},
 		{"a text that is too long", `{"name": "abcdefghijk"}`, "name: has 11 characters, the maximum is 10"},
-		{"a control character", `{"name": "a\nb"}`, "name: must not contain control characters"},
+		{"a control character", `{"name": "a\nb"}`, "name: must not contain control characters, such as U+000A at character 2"},
 		{"an item that is too long", `{"name": "x", "tags": ["abcdef"]}`, "tags: has an item that has 6 characters, the maximum is 5"},
 		{"an enumeration of the tag", `{"name": "x", "method": "PUT"}`, `method: must be "GET" or "POST"`},
 
@@ -174,7 +174,7 @@ func TestDecodeQuery(t *testing.T) {
 		{"empty parameters", "name=x&count=&on=&at=&tag=&priority=", ""},
 		{"limits", "name=x&count=0&ratio=3&tag=abcdef&method=PUT", "count: must be from 1 to 100, not 0\nratio: must be from 0.5 to 2, not 3\nmethod: must be \"GET\" or \"POST\"\ntag: has an item that has 6 characters, the maximum is 5"},
 		{"wrong values", "name=x&count=z&on=yes&at=now", "at: must be an instant with an offset or Z, for example \"2027-03-01T09:00:00+01:00\" or \"2027-03-01T08:00:00Z\"\ncount: must be a whole number, not z\non: must be true or false"},
-		{"control characters", "name=a%00b", "name: must not contain control characters"},
+		{"control characters", "name=a%00b", "name: must not contain control characters, such as U+0000 at character 2"},
 		{"no UTF-8", "name=%ff", "name: must be valid UTF-8"},
 	} {
 		values, err := url.ParseQuery(tt.query)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"net/url"
@@ -21,6 +22,8 @@ import (
 // Guard decides which addresses a job may reach. It checks the address that is about to
 // be dialled, for every connection, so that DNS rebinding gains nothing.
 type Guard struct {
+	Log *slog.Logger // gets the addresses that were refused, which errors do not tell; nil: nobody does
+
 	open  bool // private addresses are allowed
 	allow []netip.Prefix
 	table *ssrf.Guardian
@@ -40,18 +43,12 @@ func NewGuard(allowPrivate bool, allow []netip.Prefix) *Guard {
 	return g
 }
 
-// BlockedAddrError is the error for an address that may not be reached.
-type BlockedAddrError struct {
-	Addr     netip.Addr
-	metadata bool
-}
+// BlockedAddrError is the error for an address that may not be reached. Its text does not
+// tell the address: who may create a job would learn what names mean inside the network.
+type BlockedAddrError struct{ Addr netip.Addr }
 
-func (r *BlockedAddrError) Error() string {
-	if r.metadata {
-		return fmt.Sprintf("target address %s is a cloud metadata service and not allowed; an operator can allow it with --allow-target %s",
-			r.Addr, netip.PrefixFrom(r.Addr, r.Addr.BitLen()))
-	}
-	return fmt.Sprintf("target address %s is not allowed; an operator can allow it with --allow-target", r.Addr)
+func (*BlockedAddrError) Error() string {
+	return "the address of the target is not allowed; an operator finds it in the log of the server, and can allow it with --allow-target"
 }
 
 // metadataServices serve the credentials of a machine in clouds. Not all of them are in
@@ -72,22 +69,22 @@ var metadataServices = []netip.Addr{
 func (g *Guard) Check(addr netip.Addr) error {
 	addr = addr.WithZone("").Unmap()
 	if !addr.IsValid() {
-		return &BlockedAddrError{Addr: addr}
+		return &BlockedAddrError{addr}
 	}
 	if slices.Contains(g.allow, netip.PrefixFrom(addr, addr.BitLen())) {
 		return nil
 	}
 	if slices.Contains(metadataServices, addr) {
-		return &BlockedAddrError{Addr: addr, metadata: true}
+		return &BlockedAddrError{addr}
 	}
-	if inner, ok := embeddedIPv4(addr); ok && g.Check(inner) != nil {
-		return &BlockedAddrError{Addr: addr}
+	if slices.ContainsFunc(embeddedIPv4(addr), func(inner netip.Addr) bool { return g.Check(inner) != nil }) {
+		return &BlockedAddrError{addr}
 	}
 	if g.open || slices.ContainsFunc(g.allow, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 		return nil
 	}
 	if g.table.SafeAddr(addr) != nil {
-		return &BlockedAddrError{Addr: addr}
+		return &BlockedAddrError{addr}
 	}
 	return nil
 }
@@ -140,20 +137,36 @@ func mayNameAddress(url []byte) bool {
 var (
 	nat64      = netip.MustParsePrefix("64:ff9b::/96")
 	nat64Local = netip.MustParsePrefix("64:ff9b:1::/48")
+	translated = netip.MustParsePrefix("::ffff:0:0:0/96") // RFC 2765
 	sixToFour  = netip.MustParsePrefix("2002::/16")
+	teredo     = netip.MustParsePrefix("2001::/32")
 )
 
-// embeddedIPv4 is the IPv4 address that a gateway would translate addr to. To allow the
+// embeddedIPv4 are the IPv4 addresses that a gateway could translate addr to. To allow the
 // network of the gateway is not to allow what is behind it.
-func embeddedIPv4(addr netip.Addr) (netip.Addr, bool) {
+func embeddedIPv4(addr netip.Addr) []netip.Addr {
 	raw := addr.As16()
+	at := func(a, b, c, d int) netip.Addr { return netip.AddrFrom4([4]byte{raw[a], raw[b], raw[c], raw[d]}) }
+	last := at(12, 13, 14, 15)
 	switch {
-	case nat64.Contains(addr), nat64Local.Contains(addr):
-		return netip.AddrFrom4([4]byte(raw[12:16])), true
+	case nat64.Contains(addr), translated.Contains(addr):
+		return []netip.Addr{last}
+	case nat64Local.Contains(addr): // RFC 6052: where the address is depends on the length of the prefix, which only the gateway knows
+		switch {
+		case [5]byte(raw[11:]) == [5]byte{}:
+			return []netip.Addr{at(6, 7, 9, 10)}
+		case [4]byte(raw[12:]) == [4]byte{}:
+			return []netip.Addr{at(7, 9, 10, 11)}
+		case [3]byte(raw[13:]) == [3]byte{}:
+			return []netip.Addr{at(9, 10, 11, 12), last}
+		}
+		return []netip.Addr{last}
 	case sixToFour.Contains(addr):
-		return netip.AddrFrom4([4]byte(raw[2:6])), true
+		return []netip.Addr{at(2, 3, 4, 5)}
+	case teredo.Contains(addr): // its server, and its client with inverted bits
+		return []netip.Addr{at(4, 5, 6, 7), netip.AddrFrom4([4]byte{^raw[12], ^raw[13], ^raw[14], ^raw[15]})}
 	}
-	return netip.Addr{}, false
+	return nil
 }
 
 // Dialer returns a dialer that reaches only what the guard allows. Without a resolver it
@@ -171,5 +184,9 @@ func (g *Guard) control(_ context.Context, network, address string, _ syscall.Ra
 	if err != nil {
 		return fmt.Errorf("read the target address: %w", err)
 	}
-	return g.Check(to.Addr())
+	err = g.Check(to.Addr())
+	if err != nil && g.Log != nil {
+		g.Log.Warn("a connection to an address that is not allowed was refused; see --allow-target", "address", to)
+	}
+	return err
 }

@@ -1,8 +1,12 @@
 package target
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
+	"net"
 	"net/netip"
+	"strings"
 	"testing"
 )
 
@@ -82,6 +86,25 @@ func TestGuardAllowLists(t *testing.T) {
 		{"metadata of IPv6 passes if it is named", false, prefixes("fd00:ec2::254/128"), "fd00:ec2::254", false},
 		{"a listed NAT64 leads to public addresses", false, prefixes("64:ff9b::/96"), "64:ff9b::8.8.8.8", false},
 		{"a listed NAT64 does not lead to private ones", false, prefixes("64:ff9b::/96"), "64:ff9b::10.0.0.1", true},
+		{"metadata in the NAT64 of a site, /96", true, nil, "64:ff9b:1::a9fe:a9fe", true},
+		{"metadata in the NAT64 of a site, /96 with a subnet", true, nil, "64:ff9b:1:fffe::a9fe:a9fe", true},
+		{"metadata in the NAT64 of a site, /64", true, nil, "64:ff9b:1:7:a9:fea9:fe00:0", true},
+		{"metadata in the NAT64 of a site, /56", true, nil, "64:ff9b:1:07a9:fe:a9fe::", true},
+		{"metadata in the NAT64 of a site, /48", true, nil, "64:ff9b:1:a9fe:a9:fe00::", true},
+		{"metadata in a translated address", true, nil, "::ffff:0:a9fe:a9fe", true},
+		{"metadata as a client of Teredo", true, nil, "2001:0:808:808::5601:5601", true},
+		{"metadata as a server of Teredo", true, nil, "2001:0:a9fe:a9fe::f7f7:f7f7", true},
+		{"private in the NAT64 of a site, /96", false, prefixes("64:ff9b:1::/48"), "64:ff9b:1::10.0.0.1", true},
+		{"private in the NAT64 of a site, /64", false, prefixes("64:ff9b:1::/48"), "64:ff9b:1:7:a:0:100:0", true},
+		{"private in the NAT64 of a site, /56", false, prefixes("64:ff9b:1::/48"), "64:ff9b:1:070a:0:1::", true},
+		{"private in the NAT64 of a site, /48", false, prefixes("64:ff9b:1::/48"), "64:ff9b:1:a00:0:100::", true},
+		{"public in the NAT64 of a site", false, prefixes("64:ff9b:1::/48"), "64:ff9b:1:fffe::8.8.8.8", false},
+		{"private in a translated address", false, prefixes("::ffff:0:0:0/96"), "::ffff:0:10.0.0.1", true},
+		{"public in a translated address", false, prefixes("::ffff:0:0:0/96"), "::ffff:0:8.8.8.8", false},
+		{"private in 6to4", false, prefixes("2002::/16"), "2002:a00:1::1", true},
+		{"public in 6to4", false, prefixes("2002::/16"), "2002:808:808::1", false},
+		{"a private client of Teredo", false, prefixes("2001::/32"), "2001:0:808:808::f5ff:fffe", true},
+		{"a public client of Teredo", false, prefixes("2001::/32"), "2001:0:808:808::f7f7:f7f7", false},
 		{"unless these are listed too", false, prefixes("64:ff9b::/96", "10.0.0.0/8"), "64:ff9b::10.0.0.1", false},
 	} {
 		err := NewGuard(tt.open, tt.allow).Check(netip.MustParseAddr(tt.addr))
@@ -93,12 +116,15 @@ func TestGuardAllowLists(t *testing.T) {
 
 func TestBlockedAddrErrorText(t *testing.T) {
 	g := NewGuard(false, nil)
-	for addr, want := range map[string]string{
-		"::ffff:127.0.0.1": "target address 127.0.0.1 is not allowed; an operator can allow it with --allow-target",
-		"169.254.169.254":  "target address 169.254.169.254 is a cloud metadata service and not allowed; an operator can allow it with --allow-target 169.254.169.254/32",
-	} {
-		if err := g.Check(netip.MustParseAddr(addr)); err == nil || err.Error() != want {
-			t.Errorf("%s: got %v, want %s", addr, err, want)
+	var log bytes.Buffer
+	g.Log = slog.New(slog.NewTextHandler(&log, nil))
+	for _, addr := range []string{"127.0.0.1", "169.254.169.254", "10.11.12.13", "fd00::7"} {
+		err := g.control(t.Context(), "tcp", net.JoinHostPort(addr, "80"), nil)
+		if err == nil || strings.Contains(err.Error(), addr) || !strings.Contains(err.Error(), "--allow-target") {
+			t.Errorf("%s: got %v", addr, err)
+		}
+		if !strings.Contains(log.String(), addr) {
+			t.Errorf("%s is not in the log: %s", addr, log.String())
 		}
 	}
 	if g.control(t.Context(), "udp4", "8.8.8.8:53", nil) == nil {

@@ -9,6 +9,7 @@
 package validate
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -264,6 +265,8 @@ func checkTag(tag string) string {
 		return "must not be empty"
 	case n > maxTag:
 		return fmt.Sprintf(tooLong, n, maxTag)
+	case schema.CheckVisible(tag) != "":
+		return schema.CheckVisible(tag)
 	case !utf8.ValidString(tag) || strings.ContainsFunc(tag, func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) && !strings.ContainsRune("._:/=@-", r)
 	}):
@@ -316,7 +319,7 @@ func Queue(name string) string {
 	if queueField.Pattern.MatchString(name) {
 		return ""
 	}
-	return queueField.PatternDoc
+	return cmp.Or(schema.CheckVisible(name), queueField.PatternDoc)
 }
 
 var queueField = schema.For[belfry.Spec]().Field("queue")

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -124,6 +126,45 @@ func connectFailure(err error) string {
 		err = deeper
 	}
 	return strings.ReplaceAll(err.Error(), "\n", "; ")
+}
+
+// warnAboutTLS logs that the connection to another machine does not check the certificate of
+// the server, or not its name.
+func (c *connection) warnAboutTLS(log *slog.Logger) {
+	to := &c.config.ConnConfig.Config
+	for _, host := range append([]*pgconn.FallbackConfig{{Host: to.Host}}, to.Fallbacks...) {
+		addr, err := netip.ParseAddr(host.Host)
+		if network, _ := pgconn.NetworkAddress(host.Host, 1); network == "unix" || host.Host == "localhost" || err == nil && addr.Unmap().IsLoopback() {
+			continue
+		}
+		if mode := tlsMode(to); mode != "verify-full" {
+			log.Warn("the connection to the database is not protected from who is between: set sslmode=verify-full and sslrootcert in the URL", "sslmode", mode, "host", host.Host)
+			return
+		}
+	}
+}
+
+// tlsMode is the sslmode that made a configuration. One of several ways to connect may be
+// without TLS.
+func tlsMode(c *pgconn.Config) string {
+	first, plain := c.TLSConfig, c.TLSConfig == nil
+	for _, f := range c.Fallbacks {
+		plain = plain || f.TLSConfig == nil
+		if first == nil && f.TLSConfig != nil {
+			return "allow"
+		}
+	}
+	switch {
+	case first == nil:
+		return "disable"
+	case plain:
+		return "prefer"
+	case first.InsecureSkipVerify && first.VerifyPeerCertificate == nil:
+		return "require"
+	case first.InsecureSkipVerify:
+		return "verify-ca"
+	}
+	return "verify-full"
 }
 
 func checkVersion(version int) error {

@@ -206,7 +206,7 @@ SELECT count(*) FROM deleted`, end)
 	if err != nil {
 		return 0, err
 	}
-	err = withLockTimeout(ctx, s.pool, `DROP TABLE IF EXISTS belfry.`+name)
+	err = withLockTimeout(ctx, s.pool, fmt.Sprintf(`SELECT belfry.drop_history_partition('%s')`, end.AddDate(0, 0, -1).Format(time.DateOnly)))
 	if sqlState(err) == lockNotAvailable {
 		s.log.Debug("a partition of the history is in use; it is dropped later", "partition", name)
 		return 0, nil
@@ -264,8 +264,7 @@ func makePartitions(ctx context.Context, q querier, now time.Time) error {
 		if slices.Contains(names, name) {
 			continue
 		}
-		err := withLockTimeout(ctx, q, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS belfry.%s PARTITION OF belfry.history FOR VALUES FROM ('%s') TO ('%s')`,
-			name, from.Format(time.RFC3339), from.AddDate(0, 0, 1).Format(time.RFC3339)))
+		err := withLockTimeout(ctx, q, fmt.Sprintf(`SELECT belfry.make_history_partition('%s')`, from.Format(time.DateOnly)))
 		switch sqlState(err) {
 		case lockNotAvailable:
 			return nil

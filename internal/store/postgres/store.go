@@ -84,6 +84,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := c.migrate(ctx); err != nil {
 		return nil, err
 	}
+	c.warnAboutTLS(o.Log)
 	s := &Store{log: o.Log, metrics: o.Metrics, pruneScan: pruneScan{next: map[string]int64{}, done: map[string]bool{}}}
 	s.Store = sqlstore.Store{DB: s, Specs: &s.specs, ScanLimit: runScanLimit, SearchTime: searchTime, Quotas: new(sqlstore.Quotas)}
 	if err := s.connect(ctx, c, o.Connections); err != nil {
@@ -228,12 +229,46 @@ func Migrate(ctx context.Context, url string) error {
 	return c.migrate(ctx)
 }
 
+// Versions returns the version of the schema of a database, 0 if there is none, and the
+// scripts that bring it up to date.
+func Versions(ctx context.Context, url string) (stored int, missing []string, err error) {
+	c, err := inspect(ctx, url)
+	if err != nil {
+		return 0, nil, err
+	}
+	conn, err := c.open(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if stored, err = storedVersion(ctx, conn); err != nil {
+		return 0, nil, wrapError("read the version of the schema", err)
+	}
+	files, err := fs.Glob(migrations, "migrations/*.sql")
+	return stored, files[min(stored, len(files)):], err
+}
+
+func storedVersion(ctx context.Context, q querier) (version int, err error) {
+	var exists bool
+	if err := q.QueryRow(ctx, `SELECT to_regclass('belfry.migrations') IS NOT NULL`).Scan(&exists); err != nil || !exists {
+		return 0, err
+	}
+	err = q.QueryRow(ctx, `SELECT coalesce(max(version), 0) FROM belfry.migrations`).Scan(&version)
+	return version, err
+}
+
+// migrate leaves a schema that is up to date alone: then a role that may not change it is
+// enough.
 func (c *connection) migrate(ctx context.Context) error {
 	conn, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
+	stored, err := storedVersion(ctx, conn)
+	if files, _ := fs.Glob(migrations, "migrations/*.sql"); err == nil && stored == len(files) {
+		return wrapError("make partitions", makePartitions(ctx, conn, time.Now()))
+	}
 	for started := time.Now(); ; {
 		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return migrate(ctx, tx, migrations) })
 		if sqlState(err) != lockNotAvailable || time.Since(started) > migrateTimeout {
@@ -243,6 +278,9 @@ func (c *connection) migrate(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-time.After(time.Second): // others go on meanwhile
 		}
+	}
+	if sqlState(err) == insufficientPrivilege {
+		return belfry.Errorf(belfry.Invalid, "the schema of the database has version %d and is not that of this program, and the role %q may not change it (%s): run belfry migrate as a role that may", stored, c.config.ConnConfig.User, connectFailure(err))
 	}
 	if err != nil {
 		return wrapError("migrate the database", err)
@@ -263,8 +301,8 @@ func migrate(ctx context.Context, tx pgx.Tx, files fs.FS) error {
 			return err
 		}
 	}
-	var current int
-	if err := tx.QueryRow(ctx, `SELECT coalesce(max(version), 0) FROM belfry.migrations`).Scan(&current); err != nil {
+	current, err := storedVersion(ctx, tx)
+	if err != nil {
 		return err
 	}
 	return store.Migrate(files, current, func(version int, script string) error {

@@ -135,13 +135,15 @@ func scanEnd(ctx context.Context, tx pgx.Tx, id, scan string, after pgtype.UUID,
 
 // SQLSTATE codes. After each of them nothing was written.
 const (
-	uniqueViolation    = "23505"
-	checkViolation     = "23514"
-	deadlockDetected   = "40P01"
-	duplicateTable     = "42P07"
-	lockNotAvailable   = "55P03" // a statement waited too long for a lock
-	tooManyConnections = "53300"
-	queryCanceled      = "57014" // a statement took too long
+	uniqueViolation  = "23505"
+	checkViolation   = "23514"
+	deadlockDetected = "40P01"
+	duplicateTable   = "42P07"
+
+	insufficientPrivilege = "42501"
+	lockNotAvailable      = "55P03" // a statement waited too long for a lock
+	tooManyConnections    = "53300"
+	queryCanceled         = "57014" // a statement took too long
 )
 
 // sqlState is the code of an error that the server sent, empty otherwise.

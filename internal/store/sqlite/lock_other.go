@@ -3,11 +3,15 @@
 package sqlite
 
 import (
+	"log/slog"
 	"os"
 	"runtime"
 
 	"github.com/belfry-sh/belfry"
 )
+
+// protect does nothing: rights are not those of Unix.
+func protect(string, *slog.Logger) error { return nil }
 
 // acquireLock fails: without a lock that ends with its process, nothing proves that the
 // runs of an earlier process are lost.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,11 +18,13 @@ import (
 // acquireLock locks the file until it is closed or the process ends, however it ends. The
 // file contains the id of the process, for people.
 func acquireLock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock the data directory: %w", err)
 	}
-	err = flock(f)
+	if err = checkOwn(f); err == nil {
+		err = flock(f)
+	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		err = inUse(f, filepath.Dir(path))
 	} else if err == nil {
@@ -32,6 +35,43 @@ func acquireLock(path string) (*os.File, error) {
 		return nil, fmt.Errorf("lock the data directory: %w", err)
 	}
 	return f, nil
+}
+
+// checkOwn refuses a file that is another one as well: what is written to it would be written
+// there.
+func checkOwn(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); !info.Mode().IsRegular() || ok && stat.Nlink != 1 {
+		return belfry.Errorf(belfry.Invalid, "%s is not a file of its own: remove it", f.Name())
+	}
+	return nil
+}
+
+// protect takes the rights of other users to a file or directory away, if there are any. It
+// must belong to the user of this process.
+func protect(path string, log *slog.Logger) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	mode, private := info.Mode(), os.FileMode(0o600)
+	if info.IsDir() {
+		private = 0o700
+	}
+	stat, _ := info.Sys().(*syscall.Stat_t)
+	switch {
+	case int(stat.Uid) != os.Geteuid():
+		return belfry.Errorf(belfry.Invalid, "%s belongs to the user %d, and this process is of the user %d: change its owner, or set --data to a directory that does not exist yet, such as %s", path, stat.Uid, os.Geteuid(), filepath.Join(path, "belfry"))
+	case mode&os.ModeSticky != 0:
+		return belfry.Errorf(belfry.Invalid, "%s is a directory for all users: set --data to one inside it, such as %s", path, filepath.Join(path, "belfry"))
+	case mode.Perm()&0o077 == 0:
+		return nil
+	}
+	log.Warn("other users had rights to what is for this process alone; they are taken away", "path", path, "mode", fmt.Sprintf("%04o", mode.Perm()), "now", fmt.Sprintf("%04o", private))
+	return os.Chmod(path, private)
 }
 
 func flock(f *os.File) error {

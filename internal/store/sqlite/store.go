@@ -86,7 +86,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 }
 
 func (s *Store) open(ctx context.Context, o Options) error {
-	dir, err := prepareDir(o.Dir)
+	dir, err := prepareDir(o.Dir, o.Log)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (s *Store) open(ctx context.Context, o Options) error {
 }
 
 // prepareDir creates the directory, for its owner alone, if it does not exist.
-func prepareDir(dir string) (string, error) {
+func prepareDir(dir string, log *slog.Logger) (string, error) {
 	if dir == "" {
 		return "", belfry.Errorf(belfry.Invalid, "open the store: no data directory is given")
 	}
@@ -129,8 +129,8 @@ func prepareDir(dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("open the store: %w", err)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("create the data directory: %w", err)
+	if err := PrivateDir(dir, log); err != nil {
+		return "", err
 	}
 	kind, remote, err := networkFileSystem(dir)
 	if err != nil {
@@ -141,6 +141,25 @@ func prepareDir(dir string) (string, error) {
 			"choose a directory on a disk of this machine, or PostgreSQL", dir, kind)
 	}
 	return dir, nil
+}
+
+// PrivateDir creates a data directory, or takes the rights of other users to it and to what
+// Belfry keeps in it away.
+func PrivateDir(dir string, log *slog.Logger) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("create the data directory: %w", err)
+	}
+	paths := []string{dir}
+	for _, pattern := range []string{"belfry.*", "tls-*.pem", "*.key"} {
+		found, _ := filepath.Glob(filepath.Join(dir, pattern))
+		paths = append(paths, found...)
+	}
+	for _, path := range paths {
+		if err := protect(path, log); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("protect the data directory: %w", err)
+		}
+	}
+	return nil
 }
 
 // createPrivate creates the file, readable by its owner alone, before SQLite does,

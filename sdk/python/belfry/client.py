@@ -14,6 +14,8 @@ CODES = {401: "unauthorized", 403: "forbidden", 404: "not_found", 413: "too_larg
 MAX_RETRY_AFTER = 30.0  # seconds beyond which a call fails instead
 NEXT_PAGE = re.compile(r'<([^<>]*)>[^<>,]*;\s*rel="?next"?\s*(?:[;,]|$)', re.IGNORECASE)
 
+_LOOPBACK = re.compile(r"^127(\.\d{1,3}){3}$|^::1$|(^|\.)localhost\.?$", re.IGNORECASE)
+
 
 class Client:
     """Accesses one namespace of a server. It may be used by several threads.
@@ -23,11 +25,12 @@ class Client:
     Calls are repeated when the server cannot be reached, is overloaded or restarts: reads, calls that set a state, and calls
     that create or trigger, which have an idempotency key: one that is given counts once within seven days, otherwise the tries
     of one call count once. A call that fails raises ApiError, with the fields that are wrong, or Unavailable. The timeout, in
-    seconds, is that of one try.
+    seconds, is that of one try. A key is sent over http:// to this machine alone, unless insecure_plain_http allows more.
     """
 
     def __init__(self, server: str, *, key: str | None = None, namespace: str = "default", timeout: float = 30.0,
-                 retries: int = 3, user_agent: str = "belfry-python/0.1.0", ssl_context: ssl.SSLContext | None = None) -> None:
+                 retries: int = 3, user_agent: str = "belfry-python/0.1.0", ssl_context: ssl.SSLContext | None = None,
+                 insecure_plain_http: bool = False) -> None:
         if "@" in server:
             raise ValueError("the address of the server must not contain a user name or password; use key")
         parts = urlsplit(server if "://" in server else "http://" + server)
@@ -35,6 +38,9 @@ class Client:
             raise ValueError(f"{server[:80]!r} is not the address of a server, such as https://belfry.example.com")
         self._headers = {"Accept": "application/json, application/problem+json", "Content-Type": "application/json",
                          "Belfry-Namespace": namespace, "User-Agent": user_agent}
+        if key and parts.scheme == "http" and not insecure_plain_http and not _LOOPBACK.search(parts.hostname):
+            raise ValueError(f"the API key is not sent to {server[:80]!r} without TLS, since whoever is between could read it: "
+                             "use https://, or allow it with insecure_plain_http=True")
         if key:
             self._headers["Authorization"] = "Bearer " + key
         for name, value in self._headers.items():

@@ -9,13 +9,13 @@ _scratch = tempfile.TemporaryDirectory(prefix="belfry-python-")
 _binary = os.environ.get("BELFRY_TEST_BINARY", "")
 
 
-def start(*flags: str) -> str:
+def start(*flags: str, data: str = "") -> str:
     """Starts a server, which ends with this process, and returns its address."""
     global _binary
     if not _binary:
         _binary = _scratch.name + "/belfry"
         subprocess.run(["go", "build", "-o", _binary, "./cmd/belfry"], cwd=ROOT, check=True)
-    data = tempfile.mkdtemp(dir=_scratch.name)
+    data = data or tempfile.mkdtemp(dir=_scratch.name)
     # The shell kills the server when the pipe is closed, however this process ends.
     guard = 'exec 3<&0; "$0" serve --listen 127.0.0.1:0 --data "$@" </dev/null 2>&1 & read -r line <&3; kill -KILL $!'
     environment = {name: value for name, value in os.environ.items() if not name.startswith("BELFRY_")}
@@ -33,7 +33,7 @@ def start(*flags: str) -> str:
     said = ""
     for line in output:
         said += line
-        if found := re.search(r"API\s+(http://\S+)/api/v1", line):
+        if found := re.search(r"API\s+(https?://\S+)/api/v1", line):
             threading.Thread(target=output.read, daemon=True).start()
             return found[1]
     raise AssertionError("the server did not start: " + said)

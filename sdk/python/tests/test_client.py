@@ -1,4 +1,4 @@
-import json, pathlib, tempfile, typing, unittest, urllib.request
+import json, pathlib, shutil, ssl, tempfile, typing, unittest, urllib.request
 
 import belfry
 from belfry import ApiError, Client, Unavailable
@@ -42,6 +42,26 @@ class ClientTest(unittest.TestCase):
         self.assertEqual(c.wait_run(run)["status"], "cancelled")
         c.delete_job("report", cancel_runs=True, delete_history=True)
         self.assertEqual(list(c.list_jobs()), [])
+
+    def test_tls_with_a_ca_file(self) -> None:
+        data = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, data)
+        address = server.start("--tls-auto", data=data)
+        self.assertTrue(address.startswith("https://"))
+        trusting = self.connect(address, ssl_context=ssl.create_default_context(cafile=data + "/tls-cert.pem"))
+        self.assertEqual(list(trusting.list_jobs()), [])
+        with self.assertRaises(Unavailable) as refused:
+            list(self.connect(address).list_jobs())
+        self.assertIsInstance(refused.exception.__cause__, ssl.SSLCertVerificationError)
+
+    def test_keys_are_not_sent_in_the_clear(self) -> None:
+        for address in ("http://belfry.example.com", "10.0.0.1:7070", "http://127.0.0.1.example.com", "http://xlocalhost"):
+            with self.assertRaisesRegex(ValueError, "insecure_plain_http=True"):
+                Client(address, key="k")
+            Client(address)
+            Client(address, key="k", insecure_plain_http=True)
+        for address in ("http://127.0.0.1:7070", "localhost:7070", "http://[::1]:7070", "http://a.LOCALHOST", "https://10.0.0.1"):
+            Client(address, key="k")
 
     def test_names_are_escaped(self) -> None:
         for name in ("a/b c?d#e%2Fé", "x" * 200):

@@ -19,6 +19,7 @@ export interface ClientOptions {
   namespace?: string; // default: "default"
   timeoutSeconds?: number; // of one try of a call; default: 30
   retries?: number; // of calls that fail; default: 3
+  insecurePlainHttp?: boolean; // the key may be sent without TLS to a server on another machine
   userAgent?: string; // the name of the program in the log of the server
 }
 
@@ -26,6 +27,8 @@ interface Call {
   method: string; path: string; body?: unknown; key?: string | undefined; seconds: number; limit: number; signal?: AbortSignal;
 }
 interface Answer { value: any; headers: Headers }
+
+const loopback = /^127(\.\d{1,3}){3}$|^\[::1\]$|(^|\.)localhost\.?$/;
 
 /**
  * Accesses one namespace of a server at an address such as "https://belfry.example.com". A job is given by its id or its name.
@@ -43,6 +46,10 @@ export class Client {
     if (server.includes("@")) throw new TypeError("the address of the server must not contain a user name or password; use key");
     const url = new URL(server.includes("://") ? server : `http://${server}`);
     if (!/^https?:$/.test(url.protocol) || url.search || url.hash) throw new TypeError("an address is such as https://belfry.example.com");
+    if (options.key && url.protocol === "http:" && !options.insecurePlainHttp && !loopback.test(url.hostname)) {
+      throw new TypeError(`the API key is not sent to ${url.origin} without TLS, since whoever is between could read it: use https://, ` +
+        "or allow it with insecurePlainHttp");
+    }
     this.#base = url.origin + url.pathname.replace(/\/+$/, "").replace(/\/api\/v1$/, "").replace(/\/+$/, "") + "/api/v1";
     this.#headers = {
       "accept": "application/json, application/problem+json", "belfry-namespace": options.namespace ?? "default",

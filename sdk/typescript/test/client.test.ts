@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { ApiError, BelfryError, Client, Unavailable, type ClientOptions, type Job } from "@belfry/sdk";
-import { eventually, Proxy, startServer, stopServers, type Fault } from "./server.js";
+import { eventually, Proxy, startIn, startServer, stopServers, type Fault } from "./server.js";
 
 let address: string;
 let count = 0;
@@ -53,6 +55,31 @@ describe("client", { concurrency: 4 }, () => {
     assert.equal((await c.waitRun(run)).status, "cancelled");
     await c.deleteJob("report", { cancelRuns: true, deleteHistory: true });
     assert.deepEqual(await all(c.listJobs()), []);
+  });
+
+  test("TLS with a CA file", async () => {
+    const data = mkdtempSync(join(tmpdir(), "belfry-tls-"));
+    const server = await startIn(data, "--tls-auto");
+    assert.match(server, /^https:/);
+    const script = `import { Client } from "@belfry/sdk";
+      for await (const job of new Client(process.argv[1], { retries: 0 }).listJobs()) console.log(job);
+      console.log("listed");`;
+    const list = (env: NodeJS.ProcessEnv) => execFileSync(process.execPath, ["--input-type=module", "-e", script, server],
+      { cwd: fileURLToPath(new URL("..", import.meta.url)), env: { ...process.env, ...env }, stdio: "pipe", encoding: "utf8" });
+    assert.equal(list({ NODE_EXTRA_CA_CERTS: join(data, "tls-cert.pem") }), "listed\n");
+    assert.throws(() => list({}), /self-signed|SELF_SIGNED|Unavailable/);
+    rmSync(data, { recursive: true, force: true });
+  });
+
+  test("keys are not sent in the clear", () => {
+    for (const server of ["http://belfry.example.com", "10.0.0.1:7070", "http://127.0.0.1.example.com", "http://xlocalhost"]) {
+      assert.throws(() => new Client(server, { key: "k" }), /insecurePlainHttp/);
+      new Client(server);
+      new Client(server, { key: "k", insecurePlainHttp: true });
+    }
+    for (const server of ["http://127.0.0.1:7070", "localhost:7070", "http://[::1]:7070", "http://a.LOCALHOST", "https://10.0.0.1"]) {
+      new Client(server, { key: "k" });
+    }
   });
 
   test("names are escaped", async () => {

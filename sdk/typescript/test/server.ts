@@ -16,6 +16,11 @@ let binary = process.env["BELFRY_TEST_BINARY"] ?? "";
 
 /** Starts a server and returns its address. It ends with this process, however that ends. */
 export async function startServer(...flags: string[]): Promise<string> {
+  return startIn(mkdtempSync(join(scratch, "data-")), ...flags);
+}
+
+/** Starts a server with a data directory. */
+export async function startIn(data: string, ...flags: string[]): Promise<string> {
   if (!binary) {
     binary = join(scratch, "belfry");
     const root = fileURLToPath(new URL("../../..", import.meta.url));
@@ -23,7 +28,7 @@ export async function startServer(...flags: string[]): Promise<string> {
   }
   const guard = 'exec 3<&0; "$0" serve --listen 127.0.0.1:0 --data "$@" </dev/null 2>&1 & read -r line <&3; kill -KILL $!';
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("BELFRY_")));
-  const child = spawn("/bin/sh", ["-c", guard, binary, mkdtempSync(join(scratch, "data-")), ...flags], { env, stdio: ["pipe", "pipe", "inherit"] });
+  const child = spawn("/bin/sh", ["-c", guard, binary, data, ...flags], { env, stdio: ["pipe", "pipe", "inherit"] });
   const ended = new Promise<void>((resolve) => child.on("exit", () => resolve()));
   stops.push(async () => {
     child.stdin.end();
@@ -33,7 +38,7 @@ export async function startServer(...flags: string[]): Promise<string> {
     let said = "";
     child.stdout.on("data", (part) => {
       said += part;
-      const found = /API\s+(http:\/\/\S+)\/api\/v1/.exec(said);
+      const found = /API\s+(https?:\/\/\S+)\/api\/v1/.exec(said);
       if (found?.[1]) resolve(found[1]);
     });
     void ended.then(() => reject(new Error(`the server did not start: ${said}`)));
