@@ -153,7 +153,7 @@ func TestWordsOfAnIdentifier(t *testing.T) {
 var storeFiles = map[string]string{
 	"disk_bsd.go": "file system checks", "disk_linux.go": "file system checks", "disk_other.go": "file system checks",
 	"lock_other.go": "file lock", "lock_unix.go": "file lock", "job_search.go": "choice among indexes",
-	"pool.go": "connections to a server", "connect.go": "connections to a server", "fire_statement.go": "two statements that fire", "recover.go": "what a killed process left",
+	"pool.go": "connections to a server", "connect.go": "connections to a server", "copy.go": "the format of COPY", "fire_statement.go": "two statements that fire", "recover.go": "what a killed process left",
 	"fire_batch.go": "statements for many rows", "finish_batch.go": "statements for many rows",
 }
 
