@@ -35,6 +35,7 @@ type Store interface {
 	store.Alerts
 	store.Events
 	store.Monitors
+	store.Audits
 	store.Sharding
 	store.Clock
 	store.Notifier

@@ -42,6 +42,7 @@ type Store interface {
 	TraceLinks
 	Activities
 	Sessions
+	Audits
 	Sharding
 	Clock
 	Notifier

@@ -43,7 +43,7 @@ func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, err
 	if few := pending.Len() <= maxInsertJobs; few {
 		err = s.createFew(ctx, pending, r, &ids)
 	} else {
-		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		err = s.change(ctx, func(tx pgx.Tx) error {
 			return withRequestKey(ctx, tx, r, func() error {
 				return eachBatch(pending, func(rows []store.NewRow) error {
 					ids = appendIDs(ids, rows)
@@ -72,10 +72,10 @@ func (s *Store) createFew(ctx context.Context, pending *store.Spool, r *store.Re
 		return err
 	}
 	*ids = appendIDs(*ids, rows)
-	if r == nil && len(oneOffIDs(rows)) == 0 {
+	if r == nil && len(oneOffIDs(rows)) == 0 && store.AuditOf(ctx) == nil {
 		return insertJobs(ctx, s.pool, rows)
 	}
-	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	return s.change(ctx, func(tx pgx.Tx) error {
 		return withRequestKey(ctx, tx, r, func() error {
 			if err := insertJobs(ctx, tx, rows); err != nil {
 				return err
