@@ -14,8 +14,8 @@ import (
 )
 
 // Audit records something that changes nothing else in the store, such as a login that failed.
-// What the entry leaves out is filled in: its id, and who made the request of ctx, which may be
-// nobody that is known. It must have no secret.
+// What the entry leaves out is filled in: its id, and who made the request of ctx; without that,
+// the actor is unknown. It must have no secret, and callers limit how often strangers cause one.
 //
 // A change of the store is recorded by the write itself, so that neither is without the other:
 //
@@ -50,7 +50,7 @@ func (c *Control) auditEntry(p *auth.Principal, e belfry.AuditEntry) belfry.Audi
 	}
 	e.At = e.ID.Time()
 	if p == nil {
-		return e
+		p = &auth.Principal{Actor: belfry.Actor{Kind: belfry.ActorUnknown}}
 	}
 	if e.Actor == (belfry.Actor{}) {
 		e.Actor = p.Actor

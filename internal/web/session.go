@@ -15,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/auth"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -72,6 +73,10 @@ func (s *server) login(r *request) error {
 	}
 	key, ok := s.Keys.Find(strings.TrimSpace(r.PostFormValue("key")))
 	if !ok {
+		entry := belfry.AuditEntry{Action: belfry.AuditLoginFailed, Object: belfry.AuditObject{Kind: belfry.AuditSession}, Address: host, RequestID: r.w.Header().Get("X-Request-Id")}
+		if err := s.Control.Audit(r.ctx, entry); err != nil {
+			return err
+		}
 		form.Error = "This is not a key of this server."
 		return r.showStatus(http.StatusUnauthorized, "login.html", "", "Log in", form)
 	}
@@ -79,6 +84,8 @@ func (s *server) login(r *request) error {
 	random := make([]byte, 32)
 	rand.Read(random)
 	token := hex.EncodeToString(random)
+	name, _ := s.Keys.Name(key)
+	r.ctx = auth.With(r.ctx, r.principal(name))
 	if err := s.Control.AddSession(r.ctx, store.Session{ID: sha256.Sum256([]byte(token)), Key: key}); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"html/template"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -24,6 +25,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/auth"
 	"github.com/belfry-sh/belfry/internal/cache"
 	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/openapi"
@@ -83,7 +85,7 @@ func New(o Options) http.Handler {
 		"GET /jobs/{job}": s.job, "GET /jobs/{job}/edit": s.editJob, "POST /jobs/{job}/edit": s.saveJob, "POST /jobs/{job}/{action}": s.actOnJob,
 		"GET /runs": s.runs, "GET /runs/{run}": s.run, "POST /runs/{run}/{action}": s.actOnRun,
 		"GET /dead": s.dead, "POST /dead/{action}": s.actOnDead,
-		"GET /events": s.events, "GET /alerts": s.alerts, "POST /alerts/{alert}": s.acknowledge,
+		"GET /events": s.events, "GET /audit": s.audit, "GET /alerts": s.alerts, "POST /alerts/{alert}": s.acknowledge,
 		"GET /channels/{channel}": s.channel, "POST /channels/{channel}": s.saveChannel, "POST /channels/{channel}/{action}": s.actOnChannel,
 		"GET /forecast": s.forecast, "GET /fleet": s.fleet, "GET /settings": s.settings,
 	} {
@@ -154,12 +156,26 @@ func (s *server) handle(serve func(*request) error) http.HandlerFunc {
 			if in.key = s.loggedIn(ctx, r); in.key == "" && s.Keys != nil && r.URL.Path != "/login" {
 				return in.askLogin()
 			}
+			if s.Keys == nil || in.key != "" {
+				in.ctx = auth.With(ctx, in.principal(in.key))
+			}
 			return serve(in)
 		}()
 		if err != nil {
 			in.fail(err)
 		}
 	}
+}
+
+// principal is who sent the request: a key, or anybody on a server without keys.
+func (r *request) principal(key string) *auth.Principal {
+	p := auth.Local()
+	if key != "" {
+		p.Actor = belfry.Actor{Kind: belfry.ActorKey, Name: key}
+	}
+	p.Address, _, _ = net.SplitHostPort(r.RemoteAddr)
+	p.RequestID = r.w.Header().Get("X-Request-Id") // which the API has set
+	return p
 }
 
 // link is the address of a page, with parameters as pairs, in the namespace of the request.
@@ -211,7 +227,7 @@ type section struct{ Name, Label, Path, Key string }
 
 var sections = []section{
 	{"overview", "Overview", "/", "o"}, {"jobs", "Jobs", "/jobs", "j"}, {"runs", "Runs", "/runs", "r"}, {"dead", "Dead letters", "/dead", "d"},
-	{"forecast", "Forecast", "/forecast", "f"}, {"fleet", "Fleet", "/fleet", "n"}, {"alerts", "Alerts", "/alerts", "a"}, {"events", "Events", "/events", "e"}, {"settings", "Settings", "/settings", "s"},
+	{"forecast", "Forecast", "/forecast", "f"}, {"fleet", "Fleet", "/fleet", "n"}, {"alerts", "Alerts", "/alerts", "a"}, {"events", "Events", "/events", "e"}, {"audit", "Audit", "/audit", "u"}, {"settings", "Settings", "/settings", "s"},
 }
 
 func (p *page) Sections() []section { return sections }
