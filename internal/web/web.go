@@ -171,7 +171,7 @@ func (s *server) handle(serve func(*request) error) http.HandlerFunc {
 func (r *request) principal(key string) *auth.Principal {
 	p := auth.Local()
 	if key != "" {
-		p.Actor = belfry.Actor{Kind: belfry.ActorKey, Name: key}
+		p.Actor = belfry.Actor{Kind: belfry.ActorKey, ID: key, Name: key}
 	}
 	p.Address, _, _ = net.SplitHostPort(r.RemoteAddr)
 	p.RequestID = r.w.Header().Get("X-Request-Id") // which the API has set
