@@ -10,6 +10,7 @@ import (
 	"go/token"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -374,5 +375,28 @@ func TestAppliedMigrationsDoNotChange(t *testing.T) {
 		if got := fmt.Sprintf("%x", sha256.Sum256(text)); err != nil || got != want {
 			t.Errorf("%s changed (%v): a database that was made with it would miss the change; write another migration", path, err)
 		}
+	}
+}
+
+// The audit is append-only: one statement deletes old entries, and none changes any.
+func TestAuditIsAppendOnly(t *testing.T) {
+	changes := regexp.MustCompile(`(?i)(update|delete from|truncate|into|table)\s+(only\s+)?(belfry\.)?audit\b|"audit"`)
+	got := map[string]int{}
+	err := filepath.WalkDir("internal/store", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || strings.HasSuffix(path, "_test.go") || !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, ".sql") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, found := range changes.FindAllString(string(text), -1) {
+			got[strings.Join(strings.Fields(strings.ToLower(strings.ReplaceAll(found, "belfry.", ""))), " ")]++
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The two tables of the migrations, the insert, and the pruning by age.
+	if want := map[string]int{"table audit": 2, "into audit": 1, "delete from audit": 1}; !maps.Equal(got, want) {
+		t.Errorf("the statements on the audit are %v, want %v", got, want)
 	}
 }

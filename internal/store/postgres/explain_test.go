@@ -115,6 +115,42 @@ func TestJobRunsReadOnlyWhatTheyReturn(t *testing.T) {
 	}
 }
 
+// insertAudit adds audit entries, one a minute, back from now.
+func insertAudit(t *testing.T, s *Store, namespace, job, action string, n int) {
+	t.Helper()
+	execSQL(t, s, fmt.Sprintf(`INSERT INTO belfry.audit (id, namespace, job_id, actor_id, actor_name, action, body)
+		SELECT (lpad(to_hex((extract(epoch FROM now() - i * interval '1 minute') * 1000)::bigint), 12, '0') || '7' || substr(md5(random()::text), 1, 19))::uuid, '%s', %s, 'k', 'k', '%s', '{}' FROM generate_series(1, %d) i`, namespace, job, action, n))
+}
+
+// A page of audit entries costs what it returns, or as much as one scan if few of them match,
+// however many entries there are.
+func TestAuditListsReadOnlyWhatTheyReturn(t *testing.T) {
+	s := openEmpty(t)
+	job := belfry.NewID(s.Now())
+	quoted := `'` + job.String() + `'::uuid`
+	pages := func(f belfry.AuditFilter, limit int) int {
+		return buffersRead(t, s, sqlstore.ListAudit(sqlstore.AuditScan(f)), "default", maxUUID, notNull(belfry.ID{}), runScanLimit, uuid(f.JobID), "", string(f.Action), limit)
+	}
+	for _, grow := range []func(){
+		func() { insertAudit(t, s, "default", quoted, "edit", 200) },
+		func() { insertAudit(t, s, "other", "NULL", "edit", 20_000) },
+		func() { insertAudit(t, s, "default", "gen_random_uuid()", "edit", 20_000) },
+	} {
+		grow()
+		for name, f := range map[string]belfry.AuditFilter{"namespace": {}, "all": {Scope: belfry.AuditAll}, "job": {JobID: job}} {
+			if n := pages(f, 51); n > 51+80 {
+				t.Errorf("%s: a page reads %d pages of the database", name, n)
+			}
+		}
+		if n := pages(belfry.AuditFilter{Action: belfry.AuditDelete}, 51); n > runScanLimit+100 {
+			t.Errorf("a page of rare entries reads %d pages of the database", n)
+		}
+	}
+	if n := buffersRead(t, s, sqlstore.FindImport, "default", uuid(store.FirstID(job.Time().Add(time.Millisecond))), uuid(store.FirstID(job.Time())), uuid(job), "", ""); n > 30 {
+		t.Errorf("finding the import of a job reads %d pages of the database", n)
+	}
+}
+
 // A page of jobs costs what it returns, with the last results of the jobs, however many
 // runs they and others have. Each job has a dead letter and a run that fails.
 func TestJobsWithLastResultsReadOnlyWhatTheyReturn(t *testing.T) {

@@ -38,7 +38,8 @@ func ListAudit(scan string) string {
  WHERE ($6 = '' OR actor_id = $6 OR actor_name = $6) AND ($7 = '' OR action = $7) ORDER BY id DESC LIMIT $8`
 }
 
-const findImport = `/* list audit */ SELECT body FROM belfry.audit
+// FindImport finds the import of job $4 among the entries of the instant of the job's id.
+const FindImport = `/* list audit */ SELECT body FROM belfry.audit
  WHERE namespace = $1 AND id < $2 AND id >= $3 AND first_id <= $4 AND last_id >= $4 AND ($5 = '' OR actor_id = $5 OR actor_name = $5) AND ($6 = '' OR action = $6) ORDER BY namespace DESC, id DESC LIMIT 1`
 
 // AuditScan is the entries that an index has in order: of namespace $1, below id $2, from id $3
@@ -64,10 +65,14 @@ func (s Store) ListAudit(ctx context.Context, namespace string, f belfry.AuditFi
 	if !f.Until.IsZero() {
 		after = lower(after, store.FirstID(f.Until))
 	}
+	scanned := s.ScanLimit
+	if f.Actor == "" && f.Action == "" { // All of them match.
+		scanned = page.Limit
+	}
 	fields := func(e *belfry.AuditEntry) []any { return []any{store.JSONColumn{To: e}} }
 	err = s.DB.Do(ctx, Scan, "list audit entries", func(t Tx) error {
 		for limit := page.Limit; limit > 0; after = found.Next {
-			entries, err := all(t, fields, ListAudit(scan), namespace, after, since, s.ScanLimit, f.JobID, f.Actor, string(f.Action), limit)
+			entries, err := all(t, fields, ListAudit(scan), namespace, after, since, scanned, f.JobID, f.Actor, string(f.Action), limit)
 			if err != nil {
 				return err
 			}
@@ -76,7 +81,7 @@ func (s Store) ListAudit(ctx context.Context, namespace string, f belfry.AuditFi
 				found.Next = entries[len(entries)-1].ID
 				return nil
 			}
-			if err := t.Query([]any{&found.Next}, func() {}, `/* list audit */ SELECT id FROM belfry.audit WHERE `+scan+` LIMIT 1 OFFSET $4`, namespace, after, since, s.ScanLimit-1, f.JobID); err != nil {
+			if err := t.Query([]any{&found.Next}, func() {}, `/* list audit */ SELECT id FROM belfry.audit WHERE `+scan+` LIMIT 1 OFFSET $4`, namespace, after, since, scanned-1, f.JobID); err != nil {
 				return err
 			}
 			if found.Next.IsZero() && !f.JobID.IsZero() {
@@ -84,7 +89,7 @@ func (s Store) ListAudit(ctx context.Context, namespace string, f belfry.AuditFi
 				if from := created.Add(-time.Millisecond); from.After(f.Since) {
 					since = store.FirstID(from)
 				}
-				imports, err := all(t, fields, findImport, namespace, lower(after, store.FirstID(created.Add(time.Millisecond))), since, f.JobID, f.Actor, string(f.Action))
+				imports, err := all(t, fields, FindImport, namespace, lower(after, store.FirstID(created.Add(time.Millisecond))), since, f.JobID, f.Actor, string(f.Action))
 				found.Entries = append(found.Entries, imports...)
 				return err
 			}
@@ -96,6 +101,9 @@ func (s Store) ListAudit(ctx context.Context, namespace string, f belfry.AuditFi
 	})
 	return found, err
 }
+
+// PruneAudit is the only statement that deletes entries, and none updates them.
+const PruneAudit = `/* prune audit */ DELETE FROM belfry.audit WHERE id IN (SELECT id FROM belfry.audit WHERE id < $1 ORDER BY id LIMIT $2)`
 
 func lower(a, b belfry.ID) belfry.ID {
 	if a.Compare(b) < 0 {
@@ -111,7 +119,7 @@ func (s Store) PruneAudit(ctx context.Context, keep time.Duration) (pruned int, 
 		err := s.DB.Do(ctx, Change, "prune audit entries", func(t Tx) error {
 			at, err := now(t)
 			if err == nil {
-				n, err = t.Exec(`/* prune audit */ DELETE FROM belfry.audit WHERE id IN (SELECT id FROM belfry.audit WHERE id < $1 ORDER BY id LIMIT $2)`, store.FirstID(at.Add(-keep)), batch)
+				n, err = t.Exec(PruneAudit, store.FirstID(at.Add(-keep)), batch)
 			}
 			return err
 		})
