@@ -141,7 +141,7 @@ func (c Config) Validate() error {
 		{c.Concurrency >= 1 && c.Concurrency <= 100_000, "--concurrency", "from 1 to 100000", c.Concurrency},
 		{c.DrainTimeout >= 0, "--drain-timeout", "at least 0", c.DrainTimeout},
 		{c.Retention >= time.Second, "--retention", "at least 1s", c.Retention},
-		{c.AuditRetention >= time.Minute, "--audit-retention", "at least 1m", c.AuditRetention},
+		{c.AuditRetention == 0 || c.AuditRetention >= time.Minute, "--audit-retention", "0, or at least 1m", c.AuditRetention},
 		{c.CatchUpWindow >= 0, "--catch-up-window", "at least 0", c.CatchUpWindow},
 		{ageing == 0 || ageing >= time.Second && ageing <= 7*24*time.Hour, "--priority-ageing", "from 1s to 168h", ageing},
 		{c.LargeCatchUp >= 0, "--large-catch-up", "at least 0", c.LargeCatchUp},

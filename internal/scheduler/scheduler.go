@@ -52,7 +52,7 @@ type Options struct {
 	Local     *Local        // delivers runs to the node's own worker; default: one without a worker
 	Retention time.Duration // of history; default 90 days
 
-	AuditRetention time.Duration // of audit entries; default 365 days
+	AuditRetention time.Duration // of audit entries; zero: they are not pruned
 
 	Defaults plan.Defaults // settings of the server for jobs
 	Log      *slog.Logger
@@ -87,9 +87,6 @@ type Scheduler struct {
 func New(s Store, o Options) *Scheduler {
 	if o.Retention == 0 {
 		o.Retention = 90 * 24 * time.Hour
-	}
-	if o.AuditRetention == 0 {
-		o.AuditRetention = 365 * 24 * time.Hour
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

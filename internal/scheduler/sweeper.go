@@ -143,7 +143,7 @@ func (w *sweeper) prune(ctx context.Context, terms map[int]store.Term) (time.Dur
 	if pruned > 0 {
 		w.log.Info("old history was pruned", "rows", pruned)
 	}
-	if err == nil {
+	if err == nil && w.opts.AuditRetention > 0 {
 		_, err = w.store.PruneAudit(ctx, w.opts.AuditRetention)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -148,6 +149,42 @@ func TestAuditListsReadOnlyWhatTheyReturn(t *testing.T) {
 	}
 	if n := buffersRead(t, s, sqlstore.FindImport, "default", uuid(store.FirstID(job.Time().Add(time.Millisecond))), uuid(store.FirstID(job.Time())), uuid(job), "", ""); n > 30 {
 		t.Errorf("finding the import of a job reads %d pages of the database", n)
+	}
+}
+
+// A role that may only read and insert audit entries can record them, and change none.
+func TestARoleThatCannotChangeTheAudit(t *testing.T) {
+	s := openEmpty(t)
+	role := "belfry_" + strings.ReplaceAll(belfry.NewID(s.Now()).String(), "-", "")
+	execSQL(t, s, `CREATE ROLE `+role)
+	defer func() {
+		execSQL(t, s, `DROP OWNED BY `+role)
+		execSQL(t, s, `DROP ROLE `+role)
+	}()
+	execSQL(t, s, `GRANT USAGE ON SCHEMA belfry TO `+role)
+	execSQL(t, s, `GRANT ALL ON belfry.audit TO `+role)
+	execSQL(t, s, `REVOKE UPDATE, DELETE, TRUNCATE ON belfry.audit FROM `+role)
+	as := func(sql string) error {
+		return pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(t.Context(), `SET LOCAL ROLE `+role); err != nil {
+				return err
+			}
+			if sql == "" {
+				a := &store.Audit{}
+				a.Set(belfry.AuditEntry{ID: belfry.NewID(s.Now()), Action: belfry.AuditLogin})
+				return sqlstore.RecordAudit(store.WithAudit(t.Context(), a), sharedTx{t.Context(), tx, nil})
+			}
+			_, err := tx.Exec(t.Context(), sql)
+			return err
+		})
+	}
+	if err := as(""); err != nil {
+		t.Errorf("recording: %v", err)
+	}
+	for _, sql := range []string{`UPDATE belfry.audit SET body = ''`, `DELETE FROM belfry.audit`, `TRUNCATE belfry.audit`} {
+		if err := as(sql); sqlState(err) != "42501" {
+			t.Errorf("%s: %v", sql, err)
+		}
 	}
 }
 
