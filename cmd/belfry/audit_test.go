@@ -17,7 +17,7 @@ func TestAudit(t *testing.T) {
 	p.ok("job", "create", "--name", "report", "--schedule", "@yearly", "--url", "https://example.com")
 	p.ok("job", "create", "--name", "other", "--schedule", "@yearly", "--url", "https://example.com")
 	p.ok("job", "pause", "report")
-	p.ok("job", "edit", "report", "--schedule", "@daily")
+	p.ok("job", "edit", "report", "--set", "schedule=@daily")
 	var got []string
 	for _, row := range columns(p.ok("audit", "--job", "report").out) {
 		got = append(got, strings.Join(row[1:4], " "))
