@@ -32,6 +32,8 @@ const (
 	ActorUser  ActorKind = "user"  // a person who has logged in with OpenID Connect
 	ActorNode  ActorKind = "node"  // a node by itself
 	ActorLocal ActorKind = "local" // anybody, on a server without keys
+
+	ActorUnknown ActorKind = "unknown" // somebody who could not log in
 )
 
 // EnumValues lists the kinds.
@@ -41,6 +43,7 @@ func (ActorKind) EnumValues() []EnumValue {
 		{string(ActorUser), "a person who has logged in with OpenID Connect"},
 		{string(ActorNode), "a node by itself"},
 		{string(ActorLocal), "anybody, on a server without keys"},
+		{string(ActorUnknown), "somebody who could not log in"},
 	}
 }
 

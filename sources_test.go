@@ -10,6 +10,7 @@ import (
 	"go/token"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -359,6 +360,7 @@ var appliedMigrations = map[string]string{
 	"internal/store/postgres/migrations/0014_secrets.sql":       "56cae7962b5082485c03896dc5339b4b6829054f0d1d77f040b53dfc00cf27a1",
 	"internal/store/postgres/migrations/0015_namespaces.sql":    "58720f530b6220211e0da9f80d114091bdc3d15474dcf36cbadd258d7e17d3b4",
 	"internal/store/postgres/migrations/0016_roles.sql":         "fc0bfc2ab283a4c32f7e3d87d6efe2f183d921ba76d37e85ffa49750007d7d91",
+	"internal/store/postgres/migrations/0017_audit.sql":         "bb263250ec350e5217cd44114ae0c1c0909daadad13122982e77d0c0182b978b",
 	"internal/store/sqlite/migrations/0001_initial.sql":         "1e677e0bc0bdd7c03266bb3a8f5562ff76c207706eefd3463fc2d519d5407639",
 	"internal/store/sqlite/migrations/0002_scheduling.sql":      "f6087eb35e0a31c8d402168735036339e544188d7b63fec50191df704c65ad83",
 	"internal/store/sqlite/migrations/0003_speed.sql":           "34c139deea1ac164f70c83a5ee49d484822dd3c58a766c9e03614f33384620ba",
@@ -373,6 +375,7 @@ var appliedMigrations = map[string]string{
 	"internal/store/sqlite/migrations/0012_session_users.sql":   "37810d35c70c12864818b7dc4ed76cc8d675ce78eeec4bd1944e0839dc743bb8",
 	"internal/store/sqlite/migrations/0013_secrets.sql":         "c747ba6a98435433d14bf1d93e523d96aedbf7c0284ef51a3022cbdd4682184d",
 	"internal/store/sqlite/migrations/0014_namespaces.sql":      "92dae61e01130908214fb22c797cd6a6d26466e2f3251d089c512eeb8fa74349",
+	"internal/store/sqlite/migrations/0015_audit.sql":           "25e24928bad47d9376dcfe4781de08c6f07d120110ac8da6e0a68da6ed9b8b29",
 }
 
 func TestAppliedMigrationsDoNotChange(t *testing.T) {
@@ -381,5 +384,28 @@ func TestAppliedMigrationsDoNotChange(t *testing.T) {
 		if got := fmt.Sprintf("%x", sha256.Sum256(text)); err != nil || got != want {
 			t.Errorf("%s changed (%v): a database that was made with it would miss the change; write another migration", path, err)
 		}
+	}
+}
+
+// The audit is append-only: one statement deletes old entries, and none changes any.
+func TestAuditIsAppendOnly(t *testing.T) {
+	changes := regexp.MustCompile(`(?i)(update|delete from|truncate|into|table)\s+(only\s+)?(belfry\.)?audit\b|"audit"`)
+	got := map[string]int{}
+	err := filepath.WalkDir("internal/store", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || strings.HasSuffix(path, "_test.go") || !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, ".sql") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, found := range changes.FindAllString(string(text), -1) {
+			got[strings.Join(strings.Fields(strings.ToLower(strings.ReplaceAll(found, "belfry.", ""))), " ")]++
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The two tables of the migrations, the insert, and the pruning by age.
+	if want := map[string]int{"table audit": 2, "into audit": 1, "delete from audit": 1}; !maps.Equal(got, want) {
+		t.Errorf("the statements on the audit are %v, want %v", got, want)
 	}
 }

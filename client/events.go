@@ -21,6 +21,11 @@ func (c *Client) Events(ctx context.Context, filter belfry.EventFilter) iter.Seq
 	return pages[belfry.Event](ctx, c, "list events", eventsPath, query(filter, 0))
 }
 
+// Audit lists who changed what, latest first, like Jobs.
+func (c *Client) Audit(ctx context.Context, filter belfry.AuditFilter) iter.Seq2[belfry.AuditEntry, error] {
+	return pages[belfry.AuditEntry](ctx, c, "list audit entries", apiPath+"/audit", query(filter, 0))
+}
+
 // streamTimeout is for how long a stream may be silent. The server says something every 15
 // seconds.
 const streamTimeout = 40 * time.Second

@@ -89,7 +89,7 @@ key server in ~/.config/belfry/config.yaml names.`,
 		SilenceErrors: true,
 	})
 	f := &connectionFlags{}
-	cmd.AddCommand(serveCommand(), migrateCommand(), runWorkerCommand(f), versionCommand(), jobCommand(f), runCommand(f), deadCommand(f), eventCommand(f), forecastCommand(f), fleetCommand(f), channelCommand(f), alertCommand(f), monitorCommand(f), keyCommand(f), secretCommand(f), namespaceCommand(f), scheduleCommand(), verifyWebhookCommand(), benchCommand(), completionCommand(), exitCodesTopic())
+	cmd.AddCommand(serveCommand(), migrateCommand(), runWorkerCommand(f), versionCommand(), jobCommand(f), runCommand(f), deadCommand(f), eventCommand(f), auditCommand(f), forecastCommand(f), fleetCommand(f), channelCommand(f), alertCommand(f), monitorCommand(f), keyCommand(f), secretCommand(f), namespaceCommand(f), scheduleCommand(), verifyWebhookCommand(), benchCommand(), completionCommand(), exitCodesTopic())
 	cmd.Version = versionText()
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetFlagErrorFunc(flagError)

@@ -110,6 +110,7 @@ func addNodeFlags(f *pflag.FlagSet, c *node.Config) {
 	f.IntVar(&c.Concurrency, "concurrency", c.Concurrency, "how many runs this process executes at a time")
 	f.DurationVar(&c.DrainTimeout, "drain-timeout", c.DrainTimeout, "how long running attempts may continue after SIGTERM before they are returned")
 	f.DurationVar(&c.Retention, "retention", c.Retention, "how long the history of runs is kept")
+	f.DurationVar(&c.AuditRetention, "audit-retention", c.AuditRetention, "how long entries of the audit are kept, see: belfry audit; 0 is for ever")
 	f.DurationVar(&c.CatchUpWindow, "catch-up-window", c.CatchUpWindow, "how old a missed occurrence may be to still run, unless the job says it; 0 is 30m for run_all and no limit for run_once")
 	f.DurationVar(&c.PriorityAgeing, "priority-ageing", c.PriorityAgeing, "how much longer a run of the lowest priority may wait than one of the highest, from 1s to 168h; 0 is 10m")
 	f.IntVar(&c.LargeCatchUp, "large-catch-up", c.LargeCatchUp, "catch-up runs of one job at once above which there is an event, see: belfry event list; 0 is 10")

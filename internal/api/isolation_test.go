@@ -26,7 +26,7 @@ import (
 const (
 	inOurs   = "Belfry-Namespace: ours"
 	inTheirs = "Belfry-Namespace: theirs"
-	canary   = "c4n4ry" // in everything of theirs that can have a text
+	foreignMark   = "c4n4ry" // in everything of theirs that can have a text
 )
 
 // tenant is one of everything in the namespace theirs: how paths name them, by the names of
@@ -43,8 +43,8 @@ func newTenant(s *service) tenant {
 		JobID belfry.ID `json:"job_id"`
 		ID    belfry.ID `json:"monitor_id"`
 	}
-	s.expect(http.StatusCreated, &job, "POST", "/api/v1/jobs", `{"name": "send", "type": "worker", "schedule": "@yearly", "overlap": "parallel", "max_retries": 0, "payload": {"text": "`+canary+`"}}`, inTheirs)
-	s.expect(http.StatusOK, nil, "PATCH", "/api/v1/jobs/send", `{"description": "`+canary+`"}`, inTheirs) // a second revision
+	s.expect(http.StatusCreated, &job, "POST", "/api/v1/jobs", `{"name": "send", "type": "worker", "schedule": "@yearly", "overlap": "parallel", "max_retries": 0, "payload": {"text": "`+foreignMark+`"}}`, inTheirs)
+	s.expect(http.StatusOK, nil, "PATCH", "/api/v1/jobs/send", `{"description": "`+foreignMark+`"}`, inTheirs) // a second revision
 	worker := s.registerWorker(inTheirs)
 	claim := func() belfry.ClaimedRun {
 		s.expect(http.StatusAccepted, nil, "POST", "/api/v1/jobs/send/trigger", "", inTheirs)
@@ -57,13 +57,13 @@ func newTenant(s *service) tenant {
 		return c.Runs[0]
 	}
 	dead, held := claim(), claim()
-	s.expect(http.StatusOK, nil, "POST", worker+"/finish", fmt.Sprintf(`{"results": [{"run_id": %q, "attempt": 1, "token": %q, "outcome": "failed", "error": %q, "log": %[3]q}]}`, dead.ID, dead.Token, canary), inTheirs)
-	s.expect(http.StatusOK, nil, "POST", worker+"/heartbeat", fmt.Sprintf(`{"slots": 2, "handlers": ["send"], "logs": [{"run_id": %q, "attempt": 1, "token": %q, "text": %q}]}`, held.ID, held.Token, canary), inTheirs)
-	s.expect(http.StatusCreated, nil, "POST", "/api/v1/channels", `{"name": "oncall", "type": "webhook", "url": "https://example.com/`+canary+`", "alerts": [{"on": "dead"}]}`, inTheirs)
-	s.expect(http.StatusCreated, &monitor, "POST", "/api/v1/monitors", `{"name": "backup", "every_seconds": 60, "description": "`+canary+`"}`, inTheirs)
+	s.expect(http.StatusOK, nil, "POST", worker+"/finish", fmt.Sprintf(`{"results": [{"run_id": %q, "attempt": 1, "token": %q, "outcome": "failed", "error": %q, "log": %[3]q}]}`, dead.ID, dead.Token, foreignMark), inTheirs)
+	s.expect(http.StatusOK, nil, "POST", worker+"/heartbeat", fmt.Sprintf(`{"slots": 2, "handlers": ["send"], "logs": [{"run_id": %q, "attempt": 1, "token": %q, "text": %q}]}`, held.ID, held.Token, foreignMark), inTheirs)
+	s.expect(http.StatusCreated, nil, "POST", "/api/v1/channels", `{"name": "oncall", "type": "webhook", "url": "https://example.com/`+foreignMark+`", "alerts": [{"on": "dead"}]}`, inTheirs)
+	s.expect(http.StatusCreated, &monitor, "POST", "/api/v1/monitors", `{"name": "backup", "every_seconds": 60, "description": "`+foreignMark+`"}`, inTheirs)
 	now := s.store.Now().UTC().Truncate(time.Microsecond)
 	alert := store.AlertRecord{Key: "k", SendAt: now.Add(time.Hour), Alert: belfry.Alert{ID: belfry.NewID(now), Namespace: "theirs", Channel: "oncall", Status: belfry.AlertFiring,
-		StartedAt: now, LatestAt: now, Count: 1, Message: canary, Subscription: belfry.Subscription{On: belfry.AlertDead}}}
+		StartedAt: now, LatestAt: now, Count: 1, Message: foreignMark, Subscription: belfry.Subscription{On: belfry.AlertDead}}}
 	_, err := s.store.SaveAlerts(context.Background(), []store.AlertRecord{alert})
 	s.check(err)
 	return tenant{worker: worker, held: held, refs: map[string][]string{
@@ -137,7 +137,7 @@ func TestIdsOfAnotherNamespaceAreNotFound(t *testing.T) { onEachStore(t, testIso
 func testIsolation(t *testing.T, s *service) {
 	theirs := newTenant(s)
 	before := s.state(theirs)
-	if n := strings.Count(fmt.Sprint(before), canary); n < 10 {
+	if n := strings.Count(fmt.Sprint(before), foreignMark); n < 10 {
 		t.Fatalf("what they see has %d canaries: the test shows little", n)
 	}
 	tried := map[string]int{}
@@ -155,7 +155,7 @@ func testIsolation(t *testing.T, s *service) {
 			if created := op.Method == http.MethodPut && noID != nil; created != (a.status < 300) || !created && a.status != http.StatusNotFound {
 				t.Errorf("%s of %s: got %d: %s", op.ID, ref, a.status, a.body)
 			}
-			if strings.Contains(a.body, canary) {
+			if strings.Contains(a.body, foreignMark) {
 				t.Errorf("%s of %s tells: %s", op.ID, ref, a.body)
 			}
 			tried[parameter]++
@@ -185,11 +185,11 @@ func (s *service) tryFiltersAndWorkers(theirs tenant) {
 			continue
 		}
 		for _, parameter := range slices.Sorted(maps.Keys(theirs.refs)) {
-			if a := s.send("GET", op.Path+"?"+parameter+"="+theirs.refs[parameter][0], "", inOurs); strings.Contains(a.body, canary) {
+			if a := s.send("GET", op.Path+"?"+parameter+"="+theirs.refs[parameter][0], "", inOurs); strings.Contains(a.body, foreignMark) {
 				s.t.Errorf("%s by %s tells: %s", op.ID, parameter, a.body)
 			}
 		}
-		if a := s.send("GET", op.Path, "", inOurs); strings.Contains(a.body, canary) {
+		if a := s.send("GET", op.Path, "", inOurs); strings.Contains(a.body, foreignMark) {
 			s.t.Errorf("%s tells: %s", op.ID, a.body)
 		}
 	}
@@ -203,7 +203,7 @@ func (s *service) tryFiltersAndWorkers(theirs tenant) {
 			"finish":    fmt.Sprintf(`{"results": [{"run_id": %q, "attempt": 1, "token": %q, "outcome": "succeeded"}]}`, run.ID, run.Token),
 			"heartbeat": fmt.Sprintf(`{"slots": 2, "handlers": ["send"], "held": [{"run_id": %q, "attempt": 1}], "logs": [{"run_id": %[1]q, "attempt": 1, "token": %[2]q, "text": "ours"}]}`, run.ID, run.Token),
 		} {
-			if a := s.send("POST", worker+"/"+verb, body, inOurs); strings.Contains(a.body, canary) || strings.Contains(a.body, "accepted") {
+			if a := s.send("POST", worker+"/"+verb, body, inOurs); strings.Contains(a.body, foreignMark) || strings.Contains(a.body, "accepted") {
 				s.t.Errorf("%s: %s", verb, a.body)
 			}
 		}
@@ -231,7 +231,7 @@ func TestNamespacesOfOthersAreNotFound(t *testing.T) {
 			case op.ID == "listNamespaces":
 				want = http.StatusOK
 			}
-			if a.status != want || strings.Contains(a.body, canary) || op.Scoped && strings.Contains(a.body, `"name":"theirs"`) {
+			if a.status != want || strings.Contains(a.body, foreignMark) || op.Scoped && strings.Contains(a.body, `"name":"theirs"`) {
 				t.Errorf("%s %s: got %d, want %d: %s", role, op.ID, a.status, want, a.body)
 			}
 		}

@@ -35,7 +35,7 @@ func (a *api) eventsOperation() operation {
 	op.Responses = append(op.Responses, openapi.Response{Status: http.StatusOK, Doc: "Or a stream of events.", Media: openapi.MediaEvents})
 	page := op.handler
 	op.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !acceptsEvents(r) {
+		if !accepts(r, openapi.MediaEvents) {
 			page.ServeHTTP(w, r)
 		} else if err := a.streamEvents(w, r, &op.Operation); err != nil {
 			a.fail(w, r, err)
@@ -44,10 +44,10 @@ func (a *api) eventsOperation() operation {
 	return op
 }
 
-// acceptsEvents reports whether a client wants a stream.
-func acceptsEvents(r *http.Request) bool {
+// accepts reports whether a client asks for a media type.
+func accepts(r *http.Request, want string) bool {
 	for part := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
-		if media, _, _ := mime.ParseMediaType(part); media == openapi.MediaEvents {
+		if media, _, _ := mime.ParseMediaType(part); media == want {
 			return true
 		}
 	}

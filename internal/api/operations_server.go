@@ -27,6 +27,7 @@ const (
 	groupRuns      = "Runs"
 	groupDead      = "Dead letters"
 	groupEvents    = "Events"
+	groupAudit     = "Audit"
 	groupAlerts    = "Alerts"
 	groupMonitors  = "Monitors"
 	groupSecrets   = "Secrets"
@@ -43,6 +44,7 @@ var groups = map[string]string{
 	groupRuns:      "One record for every occurrence, trigger and backfilled instant.",
 	groupDead:      "Runs that are out of attempts: show, redrive or discard them.",
 	groupEvents:    "What operators should know.",
+	groupAudit:     "Who changed what.",
 	groupAlerts:    "Who is told what, and what there is to tell.",
 	groupMonitors:  "Watch work that is done elsewhere: it pings an address, and an alert says when a ping is missing.",
 	groupSecrets:   "Values that jobs use without containing them.",
@@ -59,7 +61,7 @@ func (a *api) operations() []operation {
 	if a.Control == nil {
 		return append(slices.Concat(a.healthOperations(), a.metricsOperations()), a.indexOperation())
 	}
-	return slices.Concat(a.jobOperations(), a.actionOperations(), a.runOperations(), a.deadOperations(), a.alertOperations(), a.monitorOperations(), a.secretOperations(), a.workerOperations(), a.namespaceOperations(), a.fleetOperations(), a.keyOperations(), a.serverOperations(), a.healthOperations(), a.metricsOperations())
+	return slices.Concat(a.jobOperations(), a.actionOperations(), a.runOperations(), a.deadOperations(), a.auditOperations(), a.alertOperations(), a.monitorOperations(), a.secretOperations(), a.workerOperations(), a.namespaceOperations(), a.fleetOperations(), a.keyOperations(), a.serverOperations(), a.healthOperations(), a.metricsOperations())
 }
 
 // metricsOperations are for Prometheus.

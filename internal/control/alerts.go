@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/auth"
 	"github.com/belfry-sh/belfry/internal/notify"
 	"github.com/belfry-sh/belfry/internal/schema"
 	"github.com/belfry-sh/belfry/internal/secret"
@@ -78,6 +79,17 @@ func (c *Control) PutChannel(ctx context.Context, namespace string, channel belf
 	if made {
 		channel.Secret = webhook.NewKey()
 	}
+	var before *belfry.Channel
+	action := belfry.AuditCreate
+	if i >= 0 {
+		before, action = &channels[i], belfry.AuditEdit
+	}
+	ctx, audit := c.audited(ctx, channelEntry(action, channel))
+	if changes := auditFields(before, &channel, store.ChannelSpec, maskChannel); len(changes) > 0 {
+		audit.SetChange(auditChange(changes))
+	} else {
+		audit.Set()
+	}
 	err = retryUnknown(ctx, "save a channel", func() (err error) {
 		saved, err = c.store.PutChannel(ctx, channel)
 		return err
@@ -91,7 +103,17 @@ func (c *Control) PutChannel(ctx context.Context, namespace string, channel belf
 
 // DeleteChannel deletes a channel with its alerts.
 func (c *Control) DeleteChannel(ctx context.Context, namespace, name string) error {
+	channel, err := c.channel(ctx, namespace, name)
+	if err != nil {
+		return err
+	}
+	ctx, audit := c.audited(ctx, channelEntry(belfry.AuditDelete, channel))
+	audit.SetChange(auditChange(auditFields(&channel, nil, store.ChannelSpec, maskChannel)))
 	return retryUnknown(ctx, "delete a channel", func() error { return c.store.DeleteChannel(ctx, namespace, name) })
+}
+
+func channelEntry(action belfry.AuditAction, c belfry.Channel) belfry.AuditEntry {
+	return belfry.AuditEntry{Namespace: c.Namespace, Action: action, Object: belfry.AuditObject{Kind: belfry.AuditChannel, Name: c.Name}}
 }
 
 // TestChannel sends a message through a channel now, and returns how that went.
@@ -99,6 +121,11 @@ func (c *Control) TestChannel(ctx context.Context, namespace, name string) error
 	channel, err := c.channel(ctx, namespace, name)
 	if err != nil {
 		return err
+	}
+	if auth.Of(ctx) != nil {
+		if err := c.Audit(ctx, channelEntry(belfry.AuditTest, channel)); err != nil {
+			return err
+		}
 	}
 	now := c.now()
 	test := belfry.Alert{
@@ -129,6 +156,7 @@ func (c *Control) Alert(ctx context.Context, namespace string, id belfry.ID) (be
 // AcknowledgeAlert records that somebody takes care: nothing more is sent until the alert
 // is resolved.
 func (c *Control) AcknowledgeAlert(ctx context.Context, namespace string, id belfry.ID, by string) (acknowledged belfry.Alert, err error) {
+	ctx, audit := c.audited(ctx, belfry.AuditEntry{Namespace: namespace, Action: belfry.AuditAcknowledge, Object: belfry.AuditObject{Kind: belfry.AuditAlert, ID: id.String()}})
 	err = retryUnknown(ctx, "acknowledge an alert", func() error {
 		for {
 			record, err := c.store.Alert(ctx, namespace, id)
@@ -139,6 +167,11 @@ func (c *Control) AcknowledgeAlert(ctx context.Context, namespace string, id bel
 			if record.Status == belfry.AlertResolved {
 				return belfry.Errorf(belfry.Conflict, "the alert %s is resolved", id)
 			}
+			audit.SetWhenDone(func([]belfry.ID) []belfry.AuditEntry {
+				e := audit.Entry
+				e.Object.Name = record.Message
+				return []belfry.AuditEntry{e}
+			})
 			now := c.now()
 			record.Status, record.AcknowledgedAt, record.AcknowledgedBy, record.SendAt = belfry.AlertAcknowledged, &now, by, time.Time{}
 			if record.SentCount > 0 {

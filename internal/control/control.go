@@ -38,6 +38,7 @@ type Store interface {
 	store.APIKeys
 	store.Namespaces
 	store.Secrets
+	store.Audits
 	store.Sharding
 	store.Clock
 	store.Notifier

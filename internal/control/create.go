@@ -49,6 +49,10 @@ func (c *Control) create(ctx context.Context, namespace string, input validate.I
 		return job, c.checkRoom(ctx, namespace, usageOf(created.Job))
 	}
 	request := k.request(namespace, func() ([]byte, error) { return json.Marshal(job) })
+	ctx, audit := c.audited(ctx, jobEntry(belfry.AuditCreate, namespace, id, job.Name))
+	if audit != nil {
+		audit.SetChange(auditChange(createdFields(created.Job, input)))
+	}
 	err = retryUnknown(ctx, "create a job", func() error {
 		return c.store.CreateJobs(ctx, func(yield func(store.NewJob, error) bool) { yield(created, nil) }, request)
 	})
@@ -172,8 +176,11 @@ func (c *Control) Import(ctx context.Context, namespace string, lines iter.Seq2[
 		}
 		return response, nil
 	})
+	entry := jobEntry(belfry.AuditImport, namespace, belfry.ID{}, "")
+	entry.ID = belfry.NewID(b.now) // the same instant as in the ids of the jobs, which finds it for each of them
+	write, audit := c.audited(ctx, entry)
 	err = retryUnknown(ctx, "import jobs", func() error {
-		err := c.store.CreateJobs(ctx, b.jobs(ctx), request)
+		err := c.store.CreateJobs(write, b.audited(audit, b.jobs(ctx)), request)
 		if b.err != nil {
 			return nil // Nothing was written, whatever the store made of it.
 		}
@@ -251,6 +258,19 @@ func (b *batch) jobs(ctx context.Context) iter.Seq2[store.NewJob, error] {
 		if b.err != nil {
 			yield(store.NewJob{}, b.err)
 		}
+	}
+}
+
+// audited yields the jobs, and then records how many there are.
+func (b *batch) audited(audit *store.Audit, jobs iter.Seq2[store.NewJob, error]) iter.Seq2[store.NewJob, error] {
+	return func(yield func(store.NewJob, error) bool) {
+		jobs(yield)
+		if audit.Set(); audit == nil || b.taken == 0 {
+			return
+		}
+		e := audit.Entry
+		e.Count, e.Object.ID, e.Object.LastID = b.taken, b.ids[0].String(), b.ids[b.taken-1]
+		audit.Set(e)
 	}
 }
 

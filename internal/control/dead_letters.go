@@ -132,8 +132,10 @@ func (c *Control) Discard(ctx context.Context, namespace string, d belfry.Discar
 		for i, run := range page {
 			ids[i] = run.id
 		}
+		write, audit := c.audited(ctx, belfry.AuditEntry{Namespace: namespace, Action: belfry.AuditDiscard})
+		auditDead(audit, page)
 		n, err := retryCounted(ctx, "discard dead letters", len(page), func() (int, error) {
-			return c.store.Discard(ctx, namespace, ids)
+			return c.store.Discard(write, namespace, ids)
 		})
 		result.Done += n
 		if err != nil {
@@ -146,12 +148,13 @@ func (c *Control) Discard(ctx context.Context, namespace string, d belfry.Discar
 // selected is a dead letter that a request is about.
 type selected struct {
 	id, job    belfry.ID
-	edited     bool // the job was, since the run was fired
-	hasPayload bool // of its own
+	edited     bool   // the job was, since the run was fired
+	hasPayload bool   // of its own
+	name       string // of the job
 }
 
 func selectLetter(l belfry.DeadLetter) selected {
-	return selected{l.ID, l.JobID, l.Edited(), l.HasPayload}
+	return selected{l.ID, l.JobID, l.Edited(), l.HasPayload, l.JobName}
 }
 
 // selectDead finds the dead letters that a request is about, the oldest death first,
@@ -233,8 +236,13 @@ func (c *Control) redrive(ctx context.Context, namespace string, r belfry.Redriv
 		if len(list) == 0 {
 			continue
 		}
+		write, audit := c.audited(ctx, belfry.AuditEntry{Namespace: namespace, Action: belfry.AuditRedrive})
+		if r.Payload != nil && audit != nil {
+			_, audit.Entry.After = auditChange([]belfry.FieldChange{{Field: "payload", New: secret.Mask(r.Payload)}})
+		}
+		auditDead(audit, page)
 		n, err := retryCounted(ctx, "redrive dead letters", len(list), func() (int, error) {
-			return c.store.Redrive(ctx, namespace, list)
+			return c.store.Redrive(write, namespace, list)
 		})
 		if err != nil {
 			return err

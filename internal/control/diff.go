@@ -67,6 +67,18 @@ func changedFields(before, after belfry.Job) []belfry.FieldChange {
 	return changes
 }
 
+// auditedFields is changedFields for the audit: a deleted job has no fields afterwards.
+func auditedFields(before, after belfry.Job) []belfry.FieldChange {
+	if after.State != belfry.JobDeleted {
+		return changedFields(before, after)
+	}
+	changes := createdFields(before, validate.Input{})
+	for i := range changes {
+		changes[i].Old, changes[i].New = changes[i].New, nil
+	}
+	return changes
+}
+
 // createdFields lists the fields of a new job that the input sets or that differ from
 // their defaults.
 func createdFields(job belfry.Job, input validate.Input) []belfry.FieldChange {

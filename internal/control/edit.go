@@ -27,12 +27,12 @@ type Patch func(current belfry.Manifest) validate.Input
 //
 // If match is not empty, not "*" and not the Version of the job, the error is Changed.
 func (c *Control) Edit(ctx context.Context, namespace, ref, match string, patch Patch) (belfry.Job, error) {
-	return c.patchJob(ctx, "edit a job", namespace, ref, match, patch, nil)
+	return c.patchJob(ctx, belfry.AuditEdit, namespace, ref, match, patch, nil)
 }
 
 // DiffEdit validates what Edit would do, and writes nothing.
 func (c *Control) DiffEdit(ctx context.Context, namespace, ref, match string, patch Patch) (diff belfry.JobDiff, err error) {
-	_, err = c.patchJob(ctx, "edit a job", namespace, ref, match, patch, &diff)
+	_, err = c.patchJob(ctx, belfry.AuditEdit, namespace, ref, match, patch, &diff)
 	return diff, err
 }
 
@@ -56,7 +56,7 @@ const maxPuts = 5
 
 func (c *Control) put(ctx context.Context, namespace, ref, match string, input validate.Input, diff *belfry.JobDiff) (job belfry.Job, created bool, err error) {
 	if _, err := belfry.ParseID(ref); err == nil {
-		job, err := c.patchJob(ctx, "replace a job", namespace, ref, match, replaceBy(input), diff)
+		job, err := c.patchJob(ctx, belfry.AuditEdit, namespace, ref, match, replaceBy(input), diff)
 		return job, false, err
 	}
 	name := strings.TrimSpace(ref)
@@ -84,7 +84,7 @@ func (c *Control) putByName(ctx context.Context, namespace, match string, input 
 	id, err := c.idByName(ctx, namespace, input.Name)
 	switch {
 	case err == nil:
-		job, err = c.patchJob(ctx, "replace a job by its name", namespace, id.String(), match, replaceBy(input), diff)
+		job, err = c.patchJob(ctx, belfry.AuditEdit, namespace, id.String(), match, replaceBy(input), diff)
 		if belfry.CodeOf(err) != belfry.Conflict || !c.hasEnded(ctx, namespace, id) {
 			return job, false, err
 		}
@@ -115,13 +115,13 @@ func (c *Control) hasEnded(ctx context.Context, namespace string, id belfry.ID) 
 }
 
 // patchJob changes a job, or with diff only says what would change.
-func (c *Control) patchJob(ctx context.Context, doing, namespace, ref, match string, patch Patch, diff *belfry.JobDiff) (belfry.Job, error) {
+func (c *Control) patchJob(ctx context.Context, action belfry.AuditAction, namespace, ref, match string, patch Patch, diff *belfry.JobDiff) (belfry.Job, error) {
 	quota, err := c.Quota(ctx, namespace)
 	if err != nil {
 		return belfry.Job{}, err
 	}
 	tried := false // with an outcome that may be unknown
-	job, err := c.editJob(ctx, doing, namespace, ref, func(job parsedJob, now time.Time) (edit, error) {
+	job, err := c.editJob(ctx, action, namespace, ref, func(job parsedJob, now time.Time) (edit, error) {
 		stale := checkVersion(job.Job, match)
 		if stale != nil && !tried {
 			return nil, stale
@@ -191,7 +191,7 @@ const maxEdits = 10
 // editJob has the store change a job, at a time as it is stored. What takes time, above
 // all to parse schedules, is done by prepare before the store locks anything; it is
 // prepared again if the job has changed meanwhile. The job that it returns is masked.
-func (c *Control) editJob(ctx context.Context, doing, namespace, ref string, prepare func(job parsedJob, now time.Time) (edit, error)) (belfry.Job, error) {
+func (c *Control) editJob(ctx context.Context, action belfry.AuditAction, namespace, ref string, prepare func(job parsedJob, now time.Time) (edit, error)) (belfry.Job, error) {
 	id, err := c.resolve(ctx, namespace, ref)
 	if err != nil {
 		return belfry.Job{}, err
@@ -215,13 +215,19 @@ func (c *Control) editJob(ctx context.Context, doing, namespace, ref string, pre
 			return belfry.Job{}, err
 		}
 		changed := false
-		job, err := retryRead(ctx, doing, func() (belfry.Job, error) {
-			return c.store.EditJob(ctx, namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+		write, audit := c.audited(ctx, jobEntry(action, namespace, id, seen.Name))
+		job, err := retryRead(ctx, string(action)+" a job", func() (belfry.Job, error) {
+			return c.store.EditJob(write, namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+				audit.Set()
 				if changed = Version(job) != Version(seen); changed {
 					return nil, errKeepsChanging
 				}
 				parsed.Job = job
-				return change(parsed, p, now.UTC().Truncate(time.Microsecond))
+				to, err := change(parsed, p, now.UTC().Truncate(time.Microsecond))
+				if to != nil && audit != nil {
+					audit.SetChange(auditChange(auditedFields(job, to.Job)))
+				}
+				return to, err
 			})
 		})
 		if !changed {
@@ -379,7 +385,7 @@ func (c *Control) Rollback(ctx context.Context, namespace, ref string, r belfry.
 	if len(earlier) == 0 || earlier[0].Number != r.Revision {
 		return belfry.Job{}, belfry.Errorf(belfry.NotFound, "the job has no revision %d; it is at revision %d", r.Revision, job.Revision)
 	}
-	return c.patchJob(ctx, "roll back a job", namespace, job.ID.String(), "", func(current belfry.Manifest) validate.Input {
+	return c.patchJob(ctx, belfry.AuditRollback, namespace, job.ID.String(), "", func(current belfry.Manifest) validate.Input {
 		current.Spec, current.Payload = earlier[0].Spec, earlier[0].Payload
 		return validate.Input{Manifest: current, Replan: true}
 	}, nil)

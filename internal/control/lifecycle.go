@@ -19,18 +19,18 @@ import (
 // Pause stops a job from firing until it is resumed. What is due already still runs. A
 // paused job stays as it is.
 func (c *Control) Pause(ctx context.Context, namespace, ref string) (belfry.Job, error) {
-	return c.setPaused(ctx, "pause a job", namespace, ref, true, false)
+	return c.setPaused(ctx, belfry.AuditPause, namespace, ref, true, false)
 }
 
 // Resume lets a paused job fire again. The occurrences during the pause are recorded as
 // skipped, or with CatchUp treated as missed; an overdue one-off runs in any case. A
 // cancelled job is planned again, from now on. Any other job stays as it is.
 func (c *Control) Resume(ctx context.Context, namespace, ref string, r belfry.Resume) (belfry.Job, error) {
-	return c.setPaused(ctx, "resume a job", namespace, ref, false, r.CatchUp)
+	return c.setPaused(ctx, belfry.AuditResume, namespace, ref, false, r.CatchUp)
 }
 
-func (c *Control) setPaused(ctx context.Context, doing, namespace, ref string, paused, catchUp bool) (belfry.Job, error) {
-	return c.editJob(ctx, doing, namespace, ref, unprepared(func(job parsedJob, p plan.Plan, now time.Time) (*store.Change, error) {
+func (c *Control) setPaused(ctx context.Context, action belfry.AuditAction, namespace, ref string, paused, catchUp bool) (belfry.Job, error) {
+	return c.editJob(ctx, action, namespace, ref, unprepared(func(job parsedJob, p plan.Plan, now time.Time) (*store.Change, error) {
 		to := validate.Result{Manifest: job.Manifest, Paused: paused, Replan: !paused}
 		to.Manifest.Spec = to.Manifest.Spec.WithDefaults()
 		return c.change(job, p, to, catchUp, now)
@@ -46,7 +46,7 @@ func unprepared(change edit) func(parsedJob, time.Time) (edit, error) {
 // triggers. The job stays, no longer paused, and Resume or an edit of its schedule plans
 // it again; but a one-off ends.
 func (c *Control) CancelJob(ctx context.Context, namespace, ref string) (belfry.Job, error) {
-	return c.editJob(ctx, "cancel a job", namespace, ref, unprepared(func(job parsedJob, p plan.Plan, now time.Time) (*store.Change, error) {
+	return c.editJob(ctx, belfry.AuditCancel, namespace, ref, unprepared(func(job parsedJob, p plan.Plan, now time.Time) (*store.Change, error) {
 		job.State, job.UpdatedAt = belfry.JobActive, now // A schedule that cannot be parsed must not keep it alive.
 		return &store.Change{Job: job.Job, Step: plan.Cancel(job.subject, p, now), Cancel: true}, nil
 	}))
@@ -67,7 +67,7 @@ func (c *Control) Delete(ctx context.Context, namespace, ref, match string, o De
 		return err
 	}
 	found := false // by a try whose outcome may be unknown
-	_, err = c.editJob(ctx, "delete a job", namespace, id.String(), unprepared(func(job parsedJob, p plan.Plan, now time.Time) (*store.Change, error) {
+	_, err = c.editJob(ctx, belfry.AuditDelete, namespace, id.String(), unprepared(func(job parsedJob, p plan.Plan, now time.Time) (*store.Change, error) {
 		if err := checkVersion(job.Job, match); err != nil {
 			return nil, err
 		}
@@ -77,8 +77,9 @@ func (c *Control) Delete(ctx context.Context, namespace, ref, match string, o De
 	}))
 	if belfry.CodeOf(err) == belfry.Conflict && c.hasEnded(ctx, namespace, id) {
 		found = false
+		write, _ := c.audited(ctx, jobEntry(belfry.AuditDelete, namespace, id, ""))
 		err = retryUnknown(ctx, "delete a job", func() error {
-			err := c.store.DeleteEnded(ctx, namespace, id, o.PurgeHistory)
+			err := c.store.DeleteEnded(write, namespace, id, o.PurgeHistory)
 			found = found || !isNotFound(err)
 			return err
 		})

@@ -15,6 +15,14 @@ import (
 // MonitorPatch changes the settings of a monitor, and returns what was wrong with the change.
 type MonitorPatch func(m *belfry.Monitor) []belfry.FieldError
 
+func monitorEntry(action belfry.AuditAction, m belfry.Monitor) belfry.AuditEntry {
+	return belfry.AuditEntry{Namespace: m.Namespace, Action: action, Object: belfry.AuditObject{Kind: belfry.AuditMonitor, ID: m.ID.String(), Name: m.Name}}
+}
+
+func monitorChange(before, after *belfry.Monitor) (_, _ []byte) {
+	return auditChange(auditFields(before, after, store.EncodeMonitor, func(m belfry.Monitor) belfry.Monitor { return m }))
+}
+
 // monitorKey finds a monitor by its id or name.
 func monitorKey(namespace, ref string) store.MonitorKey {
 	if id, err := belfry.ParseID(ref); err == nil {
@@ -54,6 +62,8 @@ func (c *Control) CreateMonitor(ctx context.Context, namespace string, patch Mon
 	m := belfry.Monitor{ID: belfry.NewID(now), Namespace: namespace, Token: belfry.NewToken(), CreatedAt: now, UpdatedAt: now}
 	m, _, err := c.validMonitor(ctx, m, patch)
 	if err == nil {
+		ctx, audit := c.audited(ctx, monitorEntry(belfry.AuditCreate, m))
+		audit.SetChange(monitorChange(nil, &m))
 		err = retryUnknown(ctx, "create a monitor", func() error { return c.store.CreateMonitor(ctx, m) })
 	}
 	return c.shownMonitor(m, err)
@@ -149,8 +159,16 @@ func (c *Control) editMonitor(ctx context.Context, key store.MonitorKey, prepare
 			return before, err
 		}
 		stale := false
+		write, audit := c.audited(ctx, monitorEntry(belfry.AuditEdit, before))
 		m, err := retryRead(ctx, "edit a monitor", func() (belfry.Monitor, error) {
-			m, err := c.store.EditMonitor(ctx, store.MonitorKey{Namespace: before.Namespace, ID: before.ID}, edit)
+			m, err := c.store.EditMonitor(write, store.MonitorKey{Namespace: before.Namespace, ID: before.ID}, func(m belfry.Monitor, now time.Time) (*belfry.Monitor, error) {
+				audit.Set()
+				to, err := edit(m, now)
+				if to != nil && audit != nil {
+					audit.SetChange(monitorChange(&m, to))
+				}
+				return to, err
+			})
 			if stale = errors.Is(err, errStale); stale {
 				return m, nil
 			}
@@ -172,6 +190,8 @@ func (c *Control) DeleteMonitor(ctx context.Context, namespace, ref string) erro
 		return err
 	}
 	tries := 0
+	ctx, audit := c.audited(ctx, monitorEntry(belfry.AuditDelete, m))
+	audit.SetChange(monitorChange(&m, nil))
 	return retryUnknown(ctx, "delete a monitor", func() error {
 		err := c.store.DeleteMonitor(ctx, namespace, m.ID)
 		if tries++; isNotFound(err) && tries > 1 {

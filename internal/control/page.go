@@ -196,6 +196,7 @@ func (c *Control) Changes(ctx context.Context) <-chan struct{} {
 
 // AddSession records that somebody has logged in.
 func (c *Control) AddSession(ctx context.Context, s store.Session) error {
+	ctx, _ = c.audited(ctx, belfry.AuditEntry{Action: belfry.AuditLogin, Object: belfry.AuditObject{Kind: belfry.AuditSession}})
 	return retryUnknown(ctx, "record a session", func() error { return c.store.AddSession(ctx, s) })
 }
 
@@ -206,5 +207,7 @@ func (c *Control) Session(ctx context.Context, id store.Hash) (store.Session, er
 
 // EndSession ends a session.
 func (c *Control) EndSession(ctx context.Context, id store.Hash) error {
+	ctx, audit := c.audited(ctx, belfry.AuditEntry{Action: belfry.AuditLogout, Object: belfry.AuditObject{Kind: belfry.AuditSession}})
+	audit.SetWhenDone(func([]belfry.ID) []belfry.AuditEntry { return []belfry.AuditEntry{audit.Entry} })
 	return retryUnknown(ctx, "end a session", func() error { return c.store.EndSession(ctx, id) })
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/schedule"
 	"github.com/belfry-sh/belfry/internal/schema"
+	"github.com/belfry-sh/belfry/internal/secret"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -143,7 +144,22 @@ func setComputed(r *belfry.Run) {
 // running one ends when its worker has stopped it. A run that is settled in any other
 // way is a Conflict.
 func (c *Control) CancelRun(ctx context.Context, namespace string, id belfry.ID) (belfry.Run, error) {
-	err := retryUnknown(ctx, "cancel a run", func() error { return c.store.Cancel(ctx, namespace, id) })
+	write, audit := c.audited(ctx, belfry.AuditEntry{Namespace: namespace, Action: belfry.AuditCancel, Object: belfry.AuditObject{Kind: belfry.AuditRun, ID: id.String()}})
+	if audit != nil {
+		run, err := c.Run(ctx, namespace, id)
+		if err != nil {
+			return run, err
+		}
+		audit.SetWhenDone(func([]belfry.ID) []belfry.AuditEntry {
+			e := audit.Entry
+			e.JobID, e.Object.Name = run.JobID, run.JobName
+			if run.CancelRequestedAt != nil {
+				return nil // It was cancelled before.
+			}
+			return []belfry.AuditEntry{e}
+		})
+	}
+	err := retryUnknown(ctx, "cancel a run", func() error { return c.store.Cancel(write, namespace, id) })
 	if err != nil {
 		return belfry.Run{}, err
 	}
@@ -231,11 +247,24 @@ func (c *Control) Trigger(ctx context.Context, namespace, ref string, t belfry.T
 	}
 	result := belfry.TriggerResult{RunID: trigger.RunID()}
 	request := k.request(namespace, func() ([]byte, error) { return json.Marshal(result) })
+	ctx, audit := c.audited(ctx, jobEntry(belfry.AuditTrigger, namespace, id, refName(ref)))
+	if audit != nil {
+		_, after := auditChange([]belfry.FieldChange{{Field: "run_id", New: belfry.MustJSON(result.RunID)}, {Field: "payload", New: secret.Mask(t.Payload)}})
+		audit.SetChange(nil, after)
+	}
 	err = retryUnknown(ctx, "trigger a job", func() error { return c.store.Trigger(ctx, []plan.Trigger{trigger}, request) })
 	if err != nil {
 		return decodeResponse[belfry.TriggerResult](k.duplicate(err))
 	}
 	return result, nil
+}
+
+// refName is the name that a job was found by; empty for an id.
+func refName(ref string) string {
+	if _, err := belfry.ParseID(ref); err == nil {
+		return ""
+	}
+	return strings.TrimSpace(ref)
 }
 
 // defaultBackfill is how many runs a backfill without a limit requests.
@@ -278,6 +307,12 @@ func (c *Control) Backfill(ctx context.Context, namespace, ref string, b belfry.
 		triggers, result.RunIDs = append(triggers, t), append(result.RunIDs, t.RunID())
 	}
 	request := k.request(namespace, func() ([]byte, error) { return json.Marshal(result) })
+	ctx, audit := c.audited(ctx, jobEntry(belfry.AuditBackfill, namespace, job.ID, job.Name))
+	if audit != nil {
+		audit.Entry.Count = len(triggers)
+		_, after := auditChange([]belfry.FieldChange{{Field: "from", New: belfry.MustJSON(b.From)}, {Field: "to", New: belfry.MustJSON(b.To)}})
+		audit.SetChange(nil, after)
+	}
 	err = retryUnknown(ctx, "backfill a job", func() error { return c.store.Trigger(ctx, triggers, request) })
 	if err != nil {
 		return decodeResponse[belfry.BackfillResult](k.duplicate(err))

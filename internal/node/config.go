@@ -40,6 +40,8 @@ type Config struct {
 	DrainTimeout time.Duration
 	Retention    time.Duration
 
+	AuditRetention time.Duration
+
 	Election  belfry.Election // what decides which node owns which shard; empty: the database
 	Etcd      election.EtcdOptions
 	ZooKeeper election.ZooKeeperOptions
@@ -94,7 +96,9 @@ func Defaults() Config {
 		Concurrency:  100,
 		DrainTimeout: 30 * time.Second,
 		Retention:    90 * 24 * time.Hour,
-		RateLimit:    1000,
+
+		AuditRetention: 365 * 24 * time.Hour,
+		RateLimit:      1000,
 
 		Election:  belfry.ElectionDatabase,
 		ZooKeeper: election.ZooKeeperOptions{Root: "/belfry"},
@@ -142,6 +146,7 @@ func (c Config) Validate() error {
 		{c.Concurrency >= 1 && c.Concurrency <= 100_000, "--concurrency", "from 1 to 100000", c.Concurrency},
 		{c.DrainTimeout >= 0, "--drain-timeout", "at least 0", c.DrainTimeout},
 		{c.Retention >= time.Second, "--retention", "at least 1s", c.Retention},
+		{c.AuditRetention == 0 || c.AuditRetention >= time.Minute, "--audit-retention", "0, or at least 1m", c.AuditRetention},
 		{c.CatchUpWindow >= 0, "--catch-up-window", "at least 0", c.CatchUpWindow},
 		{ageing == 0 || ageing >= time.Second && ageing <= 7*24*time.Hour, "--priority-ageing", "from 1s to 168h", ageing},
 		{c.LargeCatchUp >= 0, "--large-catch-up", "at least 0", c.LargeCatchUp},

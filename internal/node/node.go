@@ -206,7 +206,7 @@ func (n *Node) Run(ctx context.Context) error {
 	var s *scheduler.Scheduler
 	if n.config.has(RoleScheduler) {
 		offers = local
-		s = scheduler.New(n.store, scheduler.Options{Owner: n.id, Local: local, Retention: n.config.Retention, Defaults: n.config.planDefaults(), Log: n.log, Metrics: n.metrics})
+		s = scheduler.New(n.store, scheduler.Options{Owner: n.id, Local: local, Retention: n.config.Retention, AuditRetention: n.config.AuditRetention, Defaults: n.config.planDefaults(), Log: n.log, Metrics: n.metrics})
 		n.stalled = s.Stalled
 		work.Go(func() error { return s.Run(ctx) })
 		work.Go(func() error { return n.elect(ctx, s.Lead) })

@@ -42,6 +42,7 @@ type Store interface {
 	Workers(ctx context.Context) ([]store.Worker, error)
 	Reap(ctx context.Context, shards []int, silence time.Duration, limit int) ([]belfry.Result, error)
 	Prune(ctx context.Context, retention time.Duration) (int, error)
+	store.AuditPruner
 	Shards() int
 }
 
@@ -50,9 +51,12 @@ type Options struct {
 	Owner     belfry.ID     // the node's incarnation
 	Local     *Local        // delivers runs to the node's own worker; default: one without a worker
 	Retention time.Duration // of history; default 90 days
-	Defaults  plan.Defaults // settings of the server for jobs
-	Log       *slog.Logger
-	Metrics   *metrics.Metrics // nil: nothing is measured
+
+	AuditRetention time.Duration // of audit entries; zero: they are not pruned
+
+	Defaults plan.Defaults // settings of the server for jobs
+	Log      *slog.Logger
+	Metrics  *metrics.Metrics // nil: nothing is measured
 }
 
 // Scheduler fires the jobs of the shards that it owns.

@@ -133,7 +133,7 @@ func (w *sweeper) archive(ctx context.Context, terms map[int]store.Term) (time.D
 	return archiveInterval, nil
 }
 
-// prune deletes history beyond its retention. The owner of the first shard does it.
+// prune deletes history and audit entries beyond their retention. The owner of the first shard does it.
 func (w *sweeper) prune(ctx context.Context, terms map[int]store.Term) (time.Duration, error) {
 	wait := max(min(pruneInterval, w.opts.Retention/2), time.Second)
 	if _, first := terms[0]; !first {
@@ -142,6 +142,9 @@ func (w *sweeper) prune(ctx context.Context, terms map[int]store.Term) (time.Dur
 	pruned, err := w.store.Prune(ctx, w.opts.Retention)
 	if pruned > 0 {
 		w.log.Info("old history was pruned", "rows", pruned)
+	}
+	if err == nil && w.opts.AuditRetention > 0 {
+		_, err = w.store.PruneAudit(ctx, w.opts.AuditRetention)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return prunePause, nil // The next round continues.

@@ -45,6 +45,7 @@ type Store interface {
 	Activities
 	Sessions
 	APIKeys
+	Audits
 	Sharding
 	Clock
 	Notifier

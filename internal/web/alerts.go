@@ -25,6 +25,16 @@ func (s *server) events(r *request) error {
 	return r.show("events.html", "events", "Events", l)
 }
 
+func (s *server) audit(r *request) error {
+	l, _, err := list(r, []string{"job", "actor", "action", "since"}, pageSize, func(f belfry.AuditFilter, p store.Page) ([]belfry.AuditEntry, store.Position, error) {
+		return s.Control.ListAudit(r.ctx, r.namespace, f, p)
+	})
+	if err != nil {
+		return err
+	}
+	return r.show("audit.html", "audit", "Audit", l)
+}
+
 type alertsPage struct {
 	listing[belfry.Alert]
 	Channels []belfry.Channel

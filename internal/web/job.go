@@ -28,6 +28,7 @@ type jobPage struct {
 	Payload   string
 	Runs      listing[belfry.Run]
 	Revisions []revision
+	Changes   []belfry.AuditEntry
 	Why       *belfry.Explanation
 	WhyError  string
 	At        string
@@ -75,6 +76,9 @@ func (s *server) job(r *request) error {
 		return err
 	}
 	if p.Revisions, err = s.revisions(r, job); err != nil {
+		return err
+	}
+	if p.Changes, _, err = s.Control.ListAudit(r.ctx, r.namespace, belfry.AuditFilter{Job: job.ID.String()}, store.Page{Limit: 10}); err != nil {
 		return err
 	}
 	if p.At != "" {

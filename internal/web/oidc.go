@@ -99,7 +99,12 @@ func (s *server) finishOIDC(r *request) error {
 	if err != nil {
 		return r.refuseLogin(pending.To, err)
 	}
-	return s.startSession(r, store.Session{Person: string(belfry.MustJSON(person{user, s.Control.Now().Add(personTimeout)}))}, pending.To)
+	text := string(belfry.MustJSON(person{user, s.Control.Now().Add(personTimeout)}))
+	p := s.principalOf(r.ctx, text)
+	if p == nil {
+		return r.askLogin()
+	}
+	return s.startSession(r, p, store.Session{Person: text}, pending.To)
 }
 
 // refuseLogin says that a login failed. Details are for the log.

@@ -29,7 +29,7 @@ func (s *server) routes() []route {
 		{"GET /jobs/new", auth.Write, false, s.newJob}, {"POST /jobs/new", auth.Write, false, s.createJob}, {"POST /jobs/preview", auth.Write, false, s.previewJob},
 		{"GET /jobs/{job}/edit", auth.Write, false, s.editJob}, {"POST /jobs/{job}/edit", auth.Write, false, s.saveJob},
 		{"GET /runs", auth.Read, false, s.runs}, {"GET /runs/{run}", auth.Read, false, s.run}, {"GET /dead", auth.Read, false, s.dead},
-		{"GET /events", auth.Read, false, s.events}, {"GET /alerts", auth.Read, false, s.alerts}, {"POST /alerts/{alert}", auth.Operate, false, s.acknowledge},
+		{"GET /events", auth.Read, false, s.events}, {"GET /audit", auth.Read, false, s.audit}, {"GET /alerts", auth.Read, false, s.alerts}, {"POST /alerts/{alert}", auth.Operate, false, s.acknowledge},
 		{"GET /channels/{channel}", auth.Read, false, s.channel}, {"POST /channels/{channel}", auth.Write, false, s.saveChannel},
 		{"GET /forecast", auth.Read, false, s.forecast}, {"GET /fleet", auth.Read, true, s.fleet}, {"GET /settings", auth.Read, true, s.settings},
 		{"/", auth.Known, false, func(r *request) error {
@@ -92,6 +92,9 @@ func (s *server) handle(route route) http.HandlerFunc {
 func (r *request) permit(route route) error {
 	switch {
 	case route.permission == auth.Public:
+		if r.principal != nil {
+			r.actAs(r.principal)
+		}
 		return route.serve(r)
 	case r.principal == nil:
 		return r.askLogin()
@@ -103,9 +106,14 @@ func (r *request) permit(route route) error {
 	if err := r.principal.Check(route.permission, namespace); err != nil {
 		return err
 	}
-	r.principal.Address, r.principal.RequestID = auth.ClientOf(r.Request).Address, r.w.Header().Get("X-Request-Id")
-	r.ctx = auth.With(r.ctx, r.principal)
+	r.actAs(r.principal)
 	return route.serve(r)
+}
+
+// actAs sets who makes the request.
+func (r *request) actAs(p *auth.Principal) {
+	p.Address, p.RequestID = auth.ClientOf(r.Request).Address, r.w.Header().Get("X-Request-Id") // which the API has set
+	r.ctx = auth.With(r.ctx, p)
 }
 
 // defaultNamespace is the one that is shown unless another is chosen.

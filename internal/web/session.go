@@ -103,17 +103,22 @@ func (s *server) login(r *request) error {
 		switch belfry.CodeOf(err) {
 		case belfry.Unauthorized:
 			form.Error = "This is not a key of this server."
+			entry := belfry.AuditEntry{Action: belfry.AuditLoginFailed, Object: belfry.AuditObject{Kind: belfry.AuditSession}, Address: auth.ClientOf(r.Request).Address, RequestID: r.w.Header().Get("X-Request-Id")}
+			if err := s.Control.Audit(r.ctx, entry); err != nil {
+				return err
+			}
 		case belfry.RateLimited:
 			r.w.Header().Set("Retry-After", "5")
 		}
 		return r.showStatus(openapi.StatusOf(belfry.CodeOf(err)), "login.html", "", "Log in", form)
 	}
-	return s.startSession(r, store.Session{Key: s.Access.Hash(key)}, form.To)
+	return s.startSession(r, p, store.Session{Key: s.Access.Hash(key)}, form.To)
 }
 
 // startSession logs somebody in, with a new cookie, and leads to a page of this server.
-func (s *server) startSession(r *request, session store.Session, to string) error {
+func (s *server) startSession(r *request, p *auth.Principal, session store.Session, to string) error {
 	s.endSession(r)
+	r.actAs(p)
 	random := make([]byte, 32)
 	rand.Read(random)
 	token := hex.EncodeToString(random)

@@ -182,7 +182,7 @@ type section struct{ Name, Label, Path, Key string }
 
 var sections = []section{
 	{"overview", "Overview", "/", "o"}, {"jobs", "Jobs", "/jobs", "j"}, {"runs", "Runs", "/runs", "r"}, {"dead", "Dead letters", "/dead", "d"},
-	{"forecast", "Forecast", "/forecast", "f"}, {"fleet", "Fleet", "/fleet", "n"}, {"alerts", "Alerts", "/alerts", "a"}, {"events", "Events", "/events", "e"}, {"settings", "Settings", "/settings", "s"},
+	{"forecast", "Forecast", "/forecast", "f"}, {"fleet", "Fleet", "/fleet", "n"}, {"alerts", "Alerts", "/alerts", "a"}, {"events", "Events", "/events", "e"}, {"audit", "Audit", "/audit", "u"}, {"settings", "Settings", "/settings", "s"},
 }
 
 func (p *page) Sections() []section {

@@ -43,7 +43,7 @@ func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, err
 		err = s.createFew(ctx, pending, r, limited, &ids)
 	} else {
 		var copied copyRows
-		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		err = s.change(ctx, func(tx pgx.Tx) error {
 			return withRequestKey(ctx, tx, r, func() error {
 				if err := reserveJobs(ctx, tx, pending, limited); err != nil {
 					return err
@@ -75,10 +75,10 @@ func (s *Store) createFew(ctx context.Context, pending *store.Spool, r *store.Re
 		return err
 	}
 	*ids = appendIDs(*ids, rows)
-	if r == nil && len(oneOffIDs(rows)) == 0 && !limited {
+	if r == nil && len(oneOffIDs(rows)) == 0 && !limited && store.AuditOf(ctx) == nil {
 		return insertJobs(ctx, s.pool, rows)
 	}
-	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	return s.change(ctx, func(tx pgx.Tx) error {
 		return withRequestKey(ctx, tx, r, func() error {
 			if err := reserveJobs(ctx, tx, pending, limited); err != nil {
 				return err

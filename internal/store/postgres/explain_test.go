@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -111,6 +112,78 @@ func TestJobRunsReadOnlyWhatTheyReturn(t *testing.T) {
 		insertHistory(t, s, tt.of, tt.n)
 		if pages := buffersRead(t, s, sqlstore.ListJobRuns, "default", uuid(job), s.Now().Add(time.Hour), maxUUID, time.Time{}, notNull(belfry.ID{}), "", 51); pages > 51+80 { // rows, and down the indexes
 			t.Errorf("a page of runs reads %d pages after %d more of %s", pages, tt.n, tt.of)
+		}
+	}
+}
+
+// insertAudit adds audit entries, one a minute, back from now.
+func insertAudit(t *testing.T, s *Store, namespace, job, action string, n int) {
+	t.Helper()
+	execSQL(t, s, fmt.Sprintf(`INSERT INTO belfry.audit (id, namespace, job_id, actor_id, actor_name, action, body)
+		SELECT (lpad(to_hex((extract(epoch FROM now() - i * interval '1 minute') * 1000)::bigint), 12, '0') || '7' || substr(md5(random()::text), 1, 19))::uuid, '%s', %s, 'k', 'k', '%s', '{}' FROM generate_series(1, %d) i`, namespace, job, action, n))
+}
+
+// A page of audit entries costs what it returns, or as much as one scan if few of them match,
+// however many entries there are.
+func TestAuditListsReadOnlyWhatTheyReturn(t *testing.T) {
+	s := openEmpty(t)
+	job := belfry.NewID(s.Now())
+	quoted := `'` + job.String() + `'::uuid`
+	pages := func(f belfry.AuditFilter, limit int) int {
+		return buffersRead(t, s, sqlstore.ListAudit(sqlstore.AuditScan(f)), "default", maxUUID, notNull(belfry.ID{}), runScanLimit, uuid(f.JobID), "", string(f.Action), limit)
+	}
+	for _, grow := range []func(){
+		func() { insertAudit(t, s, "default", quoted, "edit", 200) },
+		func() { insertAudit(t, s, "other", "NULL", "edit", 20_000) },
+		func() { insertAudit(t, s, "default", "gen_random_uuid()", "edit", 20_000) },
+	} {
+		grow()
+		for name, f := range map[string]belfry.AuditFilter{"namespace": {}, "all": {Scope: belfry.AuditAll}, "job": {JobID: job}} {
+			if n := pages(f, 51); n > 51+80 {
+				t.Errorf("%s: a page reads %d pages of the database", name, n)
+			}
+		}
+		if n := pages(belfry.AuditFilter{Action: belfry.AuditDelete}, 51); n > runScanLimit+100 {
+			t.Errorf("a page of rare entries reads %d pages of the database", n)
+		}
+	}
+	if n := buffersRead(t, s, sqlstore.FindImport, "default", uuid(store.FirstID(job.Time().Add(time.Millisecond))), uuid(store.FirstID(job.Time())), uuid(job), "", ""); n > 30 {
+		t.Errorf("finding the import of a job reads %d pages of the database", n)
+	}
+}
+
+// A role that may only read and insert audit entries can record them, and change none.
+func TestARoleThatCannotChangeTheAudit(t *testing.T) {
+	s := openEmpty(t)
+	role := "belfry_" + strings.ReplaceAll(belfry.NewID(s.Now()).String(), "-", "")
+	execSQL(t, s, `CREATE ROLE `+role)
+	defer func() {
+		execSQL(t, s, `DROP OWNED BY `+role)
+		execSQL(t, s, `DROP ROLE `+role)
+	}()
+	execSQL(t, s, `GRANT USAGE ON SCHEMA belfry TO `+role)
+	execSQL(t, s, `GRANT ALL ON belfry.audit TO `+role)
+	execSQL(t, s, `REVOKE UPDATE, DELETE, TRUNCATE ON belfry.audit FROM `+role)
+	as := func(sql string) error {
+		return pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(t.Context(), `SET LOCAL ROLE `+role); err != nil {
+				return err
+			}
+			if sql == "" {
+				a := &store.Audit{}
+				a.Set(belfry.AuditEntry{ID: belfry.NewID(s.Now()), Action: belfry.AuditLogin})
+				return sqlstore.RecordAudit(store.WithAudit(t.Context(), a), sharedTx{t.Context(), tx, nil})
+			}
+			_, err := tx.Exec(t.Context(), sql)
+			return err
+		})
+	}
+	if err := as(""); err != nil {
+		t.Errorf("recording: %v", err)
+	}
+	for _, sql := range []string{`UPDATE belfry.audit SET body = ''`, `DELETE FROM belfry.audit`, `TRUNCATE belfry.audit`} {
+		if err := as(sql); sqlState(err) != "42501" {
+			t.Errorf("%s: %v", sql, err)
 		}
 	}
 }

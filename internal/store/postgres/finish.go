@@ -299,7 +299,14 @@ func (s *Store) Cancel(ctx context.Context, namespace string, run belfry.ID) err
 
 func (s *Store) cancelLive(ctx context.Context, namespace string, run belfry.ID) (found bool, err error) {
 	var next followUps
-	if found, err = next.cancelled(ctx, s.pool, `r.id = $2`, namespace, run); err == nil {
+	err = s.change(ctx, func(tx pgx.Tx) error {
+		next = followUps{}
+		if found, err = next.cancelled(ctx, tx, `r.id = $2`, namespace, run); found {
+			store.AuditOf(ctx).Done(run)
+		}
+		return err
+	})
+	if err == nil {
 		s.runFollowUps(ctx, next)
 	}
 	return found, err
@@ -321,7 +328,7 @@ func (f *followUps) cancelled(ctx context.Context, q querier, where, namespace s
 // cancelTrigger cancels the run that a pending trigger would become. It locks the plan
 // first, as firing the trigger does.
 func (s *Store) cancelTrigger(ctx context.Context, namespace string, run belfry.ID) (found bool, err error) {
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	err = s.change(ctx, func(tx pgx.Tx) error {
 		var job belfry.ID
 		var spec string
 		err := tx.QueryRow(ctx, `/* cancel */
@@ -334,7 +341,9 @@ SELECT j.id, j.spec FROM belfry.triggers t JOIN belfry.plans p ON p.job_id = t.j
 			return err
 		}
 		n, err := cancelTriggers(ctx, tx, job, run, s.specs.OrZero(spec).RetentionDays)
-		found = n > 0
+		if found = n > 0; found {
+			store.AuditOf(ctx).Done(run)
+		}
 		return err
 	})
 	return found, err

@@ -75,7 +75,7 @@ func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 	}
 	err = retryDeadlock(func() error {
 		next = followUps{}
-		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
+		return s.change(ctx, func(tx pgx.Tx) (err error) {
 			job, err = s.edit(ctx, tx, namespace, id, quota, keepErr, &next)
 			return err
 		})

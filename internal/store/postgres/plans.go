@@ -107,10 +107,10 @@ func (s *Store) Trigger(ctx context.Context, triggers []plan.Trigger, r *store.R
 	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
 	var err error
-	if r == nil {
+	if r == nil && store.AuditOf(ctx) == nil {
 		err = insertTriggers(ctx, s.pool, triggers)
 	} else {
-		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		err = s.change(ctx, func(tx pgx.Tx) error {
 			return withRequestKey(ctx, tx, r, func() error { return insertTriggers(ctx, tx, triggers) })
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
@@ -24,6 +25,9 @@ func (s *Store) Do(ctx context.Context, access sqlstore.Access, doing string, f 
 		ctx, cancel = detach(ctx, callTimeout)
 		defer cancel()
 	}
+	if access == sqlstore.Write && store.AuditOf(ctx) != nil {
+		access = sqlstore.Change
+	}
 	switch access {
 	case sqlstore.Read:
 		err = f(sharedTx{ctx, s.readPool, nil})
@@ -36,7 +40,7 @@ func (s *Store) Do(ctx context.Context, access sqlstore.Access, doing string, f 
 	case sqlstore.Write:
 		err = f(sharedTx{ctx, s.pool, nil})
 	case sqlstore.Change:
-		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return f(sharedTx{ctx, tx, nil}) })
+		err = s.change(ctx, func(tx pgx.Tx) error { return f(sharedTx{ctx, tx, nil}) })
 	case sqlstore.Urgent:
 		err = f(sharedTx{ctx, s.priorityPool, nil})
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
 // querier is a pool, a connection or a transaction.
@@ -89,6 +90,17 @@ func collectMap[K string | belfry.ID, V any](ctx context.Context, q querier, sql
 		return nil
 	}, sql, args...)
 	return found, err
+}
+
+// change runs f in a transaction, which records the audit entries of ctx.
+func (s *Store) change(ctx context.Context, f func(tx pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		store.AuditOf(ctx).Begin()
+		if err := f(tx); err != nil {
+			return err
+		}
+		return sqlstore.RecordAudit(ctx, sharedTx{ctx, tx, nil})
+	})
 }
 
 // retryDeadlock repeats a transaction that lost a deadlock: two that settle the same

@@ -257,32 +257,38 @@ FROM triggers g CROSS JOIN jobs j ON j.id = g.job_id WHERE g.fired_at IS NULL AN
 )
 
 func (s *Store) Cancel(ctx context.Context, namespace string, run belfry.ID) error {
-	return s.write(ctx, "cancel a run", func(t *tx) error { return t.cancel(namespace, run) })
+	return s.write(ctx, "cancel a run", func(t *tx) error {
+		cancelled, err := t.cancel(namespace, run)
+		if cancelled {
+			store.AuditOf(ctx).Done(run)
+		}
+		return err
+	})
 }
 
-func (t *tx) cancel(namespace string, id belfry.ID) error {
+func (t *tx) cancel(namespace string, id belfry.ID) (cancelled bool, err error) {
 	n, err := t.cancelTriggers(triggerOfRun, id[:], namespace)
 	if err != nil || n > 0 {
-		return err
+		return n > 0, err
 	}
 	run, err := sqlstore.RunOf(sharedTx{t}, namespace, id)
 	if err != nil {
-		return err
+		return false, err
 	}
 	switch run.Status {
 	case belfry.RunRunning:
-		return t.run(requestCancel, micro(t.now), id[:])
+		return run.CancelRequestedAt == nil, t.run(requestCancel, micro(t.now), id[:])
 	case belfry.RunReady, belfry.RunRetry, belfry.RunWaiting:
 		if err := t.run(settleCancelled, append(t.historyArgs(belfry.RunCancelled, &belfry.Result{}), id[:])...); err != nil {
-			return err
+			return false, err
 		}
 		d, err := t.deleteRun(id)
 		if err != nil {
-			return err
+			return false, err
 		}
-		return t.followUps(&d)
+		return true, t.followUps(&d)
 	default:
-		return store.CancelSettled(id, run.Status)
+		return false, store.CancelSettled(id, run.Status)
 	}
 }
 

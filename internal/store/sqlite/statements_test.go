@@ -90,6 +90,11 @@ var statements = []statement{
 	{"look up dead letters to discard", translate(sqlstore.ListDiscarded), true}, // few
 	{"discard", translate(sqlstore.AddDiscarded), false},
 	{"list events", translate(sqlstore.SelectEvents + `WHERE namespace = $1 AND id < $2 ORDER BY namespace DESC, id DESC LIMIT $3`), false},
+	{"list audit entries", translate("SELECT id FROM belfry.audit WHERE " + sqlstore.AuditScan(belfry.AuditFilter{}) + " LIMIT $4"), false},
+	{"list all audit entries", translate("SELECT id FROM belfry.audit WHERE " + sqlstore.AuditScan(belfry.AuditFilter{Scope: belfry.AuditAll}) + " LIMIT $4"), false},
+	{"list the audit entries of a job", translate("SELECT id FROM belfry.audit WHERE " + sqlstore.AuditScan(belfry.AuditFilter{JobID: belfry.ID{1}}) + " LIMIT $4"), false},
+	{"find the import of a job", translate(sqlstore.FindImport), false},
+	{"prune audit entries", translate(sqlstore.PruneAudit), false},
 	{"prune runs with a retention of their own", pruneRetained, false},
 	{"prune their attempts", pruneRetainedAttempts, false},
 	{"prune their logs", pruneRetainedLogs, false},

@@ -13,6 +13,7 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
 // tx is a transaction. Everything it writes carries one instant.
@@ -27,7 +28,8 @@ type tx struct {
 }
 
 // write runs f in a transaction that sees and changes the newest state. Once it has
-// begun it ignores the end of ctx. Notifications are sent after the commit.
+// begun it ignores the end of ctx. It records the audit entries of ctx. Notifications are sent
+// after the commit.
 func (s *Store) write(ctx context.Context, doing string, f func(*tx) error) error {
 	session, err := s.writer.acquire(ctx)
 	if err != nil {
@@ -37,7 +39,13 @@ func (s *Store) write(ctx context.Context, doing string, f func(*tx) error) erro
 	t := &tx{ctx: context.WithoutCancel(ctx), session: session, specs: &s.specs}
 	err = func() error {
 		defer s.writer.release(session)
-		return t.transact(`BEGIN IMMEDIATE`, f)
+		return t.transact(`BEGIN IMMEDIATE`, func(t *tx) error {
+			store.AuditOf(ctx).Begin()
+			if err := f(t); err != nil {
+				return err
+			}
+			return sqlstore.RecordAudit(ctx, sharedTx{t})
+		})
 	}()
 	if err != nil {
 		err = failed(doing, err)

@@ -92,7 +92,9 @@ INSERT INTO belfry.alerts (id, namespace, channel, key, status, version, latest_
 		}
 		updates, err := t.ExecEach(`/* save alerts */
 UPDATE belfry.alerts SET status = $3, version = version + 1, latest_at = $4, body = $5, send_at = $6, claimed_until = NULL WHERE id = $1 AND version = $2`, changed)
-		saved = sum(inserts) + sum(updates)
+		if saved = sum(inserts) + sum(updates); saved > 0 {
+			store.AuditOf(ctx).Done()
+		}
 		return err
 	})
 	return saved, err

@@ -125,7 +125,7 @@ SELECT id, shard, namespace, job_id, $2, kind, $3, $4, $5, scheduled_at, $6, fir
 INSERT INTO belfry.keys (job_id, key, shard, run_id, created_at)
 SELECT job_id, key, shard, id, clock_timestamp() FROM belfry.runs WHERE id = ANY($1::uuid[]) AND key IS NOT NULL AND kind = 'scheduled' ON CONFLICT (job_id, key) DO NOTHING`
 
-	ListDiscarded = `/* discard */ SELECT job_id, one_off FROM belfry.dead WHERE namespace = $1 AND id = ANY($2::uuid[]) ORDER BY id FOR UPDATE`
+	ListDiscarded = `/* discard */ SELECT id, job_id, one_off FROM belfry.dead WHERE namespace = $1 AND id = ANY($2::uuid[]) ORDER BY id FOR UPDATE`
 	AddDiscarded  = `/* discard */
 INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
                             attempt, worker, token, started_at, settled_at, http_status, error, output, skipped_count, key, retain_until)
@@ -206,6 +206,9 @@ func (s Store) Redrive(ctx context.Context, namespace string, list []store.Redri
 		if err == nil {
 			_, err = t.Exec(keepKeys, runs)
 		}
+		if len(runs) > 0 {
+			store.AuditOf(ctx).Done(runs...)
+		}
 		return err
 	})
 	if err != nil {
@@ -217,13 +220,14 @@ func (s Store) Redrive(ctx context.Context, namespace string, list []store.Redri
 
 func (s Store) Discard(ctx context.Context, namespace string, runs []belfry.ID) (discarded int, err error) {
 	err = s.DB.Do(ctx, Change, "discard dead letters", func(t Tx) error {
-		var oneOffs []belfry.ID
-		letters, err := all(t, pairFields[belfry.ID, bool], ListDiscarded, namespace, runs)
-		for _, l := range letters {
-			if l.value {
-				oneOffs = append(oneOffs, l.key)
+		var id, job belfry.ID
+		var found, oneOffs []belfry.ID
+		var oneOff bool
+		err := t.Query([]any{&id, &job, &oneOff}, func() {
+			if found = append(found, id); oneOff {
+				oneOffs = append(oneOffs, job)
 			}
-		}
+		}, ListDiscarded, namespace, runs)
 		if err == nil {
 			_, err = t.Exec(AddDiscarded, namespace, runs)
 		}
@@ -232,6 +236,9 @@ func (s Store) Discard(ctx context.Context, namespace string, runs []belfry.ID) 
 		}
 		if err == nil {
 			err = s.DB.ArchiveFinished(t, oneOffs)
+		}
+		if len(found) > 0 {
+			store.AuditOf(ctx).Done(found...)
 		}
 		return err
 	})

@@ -35,6 +35,7 @@ func (s Store) Outages(ctx context.Context, shards []int) ([]store.Outage, error
 }
 
 func (s Store) AddTraceLinks(ctx context.Context, ids []belfry.ID, traceparent string) error {
+	ctx = store.WithAudit(ctx, nil) // its entries belong to what is about to be written
 	_, err := s.exec(ctx, Write, "add trace links", `/* add trace links */
 INSERT INTO belfry.trace_links (id, traceparent, created_at) SELECT id, $2, clock_timestamp() FROM unnest($1::uuid[]) AS l (id) WHERE true ON CONFLICT DO NOTHING`, ids, traceparent)
 	return err

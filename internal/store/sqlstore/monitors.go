@@ -86,11 +86,13 @@ created_at = $11, updated_at = $12 WHERE id = $1`, monitorValues(m)...)
 }
 
 func (s Store) DeleteMonitor(ctx context.Context, namespace string, id belfry.ID) error {
-	n, err := s.exec(ctx, Write, "delete a monitor", `DELETE FROM belfry.monitors WHERE namespace = $1 AND id = $2`, namespace, id)
-	if err == nil && n == 0 {
-		err = store.NoSuch("monitor", id)
-	}
-	return err
+	return s.DB.Do(ctx, Write, "delete a monitor", func(t Tx) error {
+		n, err := t.Exec(`DELETE FROM belfry.monitors WHERE namespace = $1 AND id = $2`, namespace, id)
+		if err == nil && n == 0 {
+			err = store.NoSuch("monitor", id)
+		}
+		return err
+	})
 }
 
 func (s Store) LateMonitors(ctx context.Context, now time.Time, limit int) ([]belfry.Monitor, error) {

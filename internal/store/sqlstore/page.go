@@ -62,6 +62,11 @@ func (s Store) Session(ctx context.Context, id store.Hash) (store.Session, error
 }
 
 func (s Store) EndSession(ctx context.Context, id store.Hash) error {
-	_, err := s.exec(ctx, Write, "end a session", `DELETE FROM belfry.sessions WHERE id = $1`, id[:])
-	return err
+	return s.DB.Do(ctx, Write, "end a session", func(t Tx) error {
+		n, err := t.Exec(`DELETE FROM belfry.sessions WHERE id = $1`, id[:])
+		if n > 0 {
+			store.AuditOf(ctx).Done()
+		}
+		return err
+	})
 }
