@@ -91,9 +91,6 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if err := n.openStore(ctx); err != nil {
 		return err
 	}
-	if err := n.openKeys(ctx, file); err != nil {
-		return err
-	}
 	if n.tracing = tracing.New(ctx, n.id, n.config.Version, n.log); n.tracing != nil {
 		n.store = n.tracing.Store(n.store)
 	}
@@ -103,7 +100,10 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if n.listener, err = config.Listen(ctx, "tcp", n.config.Listen); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	return n.listenMetrics(ctx)
+	if err := n.listenMetrics(ctx); err != nil {
+		return err
+	}
+	return n.openKeys(ctx, file) // last: a key that is made is shown once
 }
 
 func (n *Node) openStore(ctx context.Context) error {
