@@ -4,6 +4,9 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"strings"
 	"testing"
 )
@@ -61,5 +64,44 @@ func TestRightsInTheKeyFile(t *testing.T) {
 	}
 	if b.Role != "admin" || !b.SeesAll() || !b.Commands {
 		t.Errorf("bob is %+v", b)
+	}
+}
+
+// Timing tells nothing: whatever is looked up, secrets are compared in constant time before anything
+// is returned, and there is no other comparison of hashes.
+func TestSecretsAreComparedInConstantTime(t *testing.T) {
+	for file, function := range map[string]string{"stored_keys.go": "find", "keys.go": "Holder"} {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, d := range parsed.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Name.Name != function {
+				continue
+			}
+			found = true
+			var compared, returned token.Pos
+			ast.Inspect(f, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.SelectorExpr:
+					if n.Sel.Name == "ConstantTimeCompare" {
+						compared = n.Pos()
+					}
+				case *ast.ReturnStmt, *ast.BranchStmt:
+					if returned == 0 {
+						returned = n.Pos()
+					}
+				}
+				return true
+			})
+			if compared == 0 || returned < compared {
+				t.Errorf("%s of %s returns before it compares in constant time", function, file)
+			}
+		}
+		if !found {
+			t.Errorf("%s has no function %s", file, function)
+		}
 	}
 }
