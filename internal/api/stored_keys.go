@@ -38,10 +38,10 @@ type StoredKeys struct {
 	log    *slog.Logger
 	lease  *time.Timer
 
-	reading sync.Mutex // one read at a time
-	readAll time.Time  // when all were read last
-	since   time.Time  // of the store's clock: what was written before is known
-	began   time.Time  // the last read
+	reading chan struct{} // full during a read: there is one at a time
+	readAll time.Time     // when all were read last
+	since   time.Time     // of the store's clock: what was written before is known
+	began   time.Time     // the last read
 	ended   time.Time
 
 	mu      sync.Mutex
@@ -62,7 +62,7 @@ type storedKey struct {
 
 // NewStoredKeys reads the keys. Run keeps them up to date.
 func NewStoredKeys(ctx context.Context, source KeySource, log *slog.Logger) (*StoredKeys, error) {
-	s := &StoredKeys{source: source, log: log, byID: map[string]*storedKey{}, byHash: map[store.Hash]*storedKey{}}
+	s := &StoredKeys{source: source, log: log, reading: make(chan struct{}, 1), byID: map[string]*storedKey{}, byHash: map[store.Hash]*storedKey{}}
 	s.lease = time.AfterFunc(keyLease, s.drop)
 	return s, s.Refresh(ctx)
 }
@@ -91,8 +91,8 @@ func (s *StoredKeys) Exist() bool {
 
 // Refresh reads what has changed.
 func (s *StoredKeys) Refresh(ctx context.Context) error {
-	s.reading.Lock()
-	defer s.reading.Unlock()
+	s.reading <- struct{}{}
+	defer func() { <-s.reading }()
 	return s.read(ctx)
 }
 
@@ -201,8 +201,8 @@ func (s *StoredKeys) Authenticate(ctx context.Context, token string) (*auth.Prin
 
 // readAfter reads what has changed, unless a read has begun since an instant: one is for all who wait.
 func (s *StoredKeys) readAfter(ctx context.Context, at time.Time) {
-	s.reading.Lock()
-	defer s.reading.Unlock()
+	s.reading <- struct{}{}
+	defer func() { <-s.reading }()
 	if !s.began.After(at) {
 		time.Sleep(readGap - time.Since(s.ended))
 		_ = s.read(ctx) // what is not read is not found
