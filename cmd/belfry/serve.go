@@ -220,8 +220,10 @@ func printGreeting(w io.Writer, c node.Config, n *node.Node) {
 	line("Data", fmt.Sprintf("%s, %d shards", databaseText(c), n.Shards()))
 	line("Roles", fmt.Sprintf("%s, %d runs at once", strings.Join(c.Roles, ", "), c.Concurrency))
 	key := ""
-	if c.APIKeyFile != "" && serves {
+	if n.RequiresKeys() && serves {
 		key = ` -H "Authorization: Bearer $BELFRY_KEY"`
+	}
+	if c.APIKeyFile != "" && serves {
 		line("Key", "export BELFRY_KEY=$(sed -nE '/^ *(#|$)/!{s/^ *([^: ]*: *)?([^ ]+).*/\\2/p;q}' "+shellQuote(c.APIKeyFile)+")")
 	}
 	switch {

@@ -182,7 +182,7 @@ func TestGuessesAreLimited(t *testing.T) {
 			t.Fatalf("the answers are %v", count)
 		}
 		wrong, _ := auth.NewKey("k7m2q9d4")
-		if a := s.send("GET", "/api/v1/jobs", "", bearer(wrong), attacker); a.header.Get("Retry-After") != "5" {
+		if a := s.send("GET", "/api/v1/jobs", "", bearer(wrong), attacker); a.header.Get("Retry-After") < "1" || a.header.Get("Retry-After") > "5" {
 			t.Errorf("it is to be tried again after %q", a.header.Get("Retry-After"))
 		}
 		for key, want := range map[string]int{known: 200, late: 429} { // it does not tell that the second is right

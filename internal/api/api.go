@@ -159,12 +159,12 @@ func contextOf(r *http.Request) *requestContext {
 	return &requestContext{}
 }
 
-// keyName is the name of the API key, for the log.
+// keyName is the name of the API key, for the log, or its id.
 func (v *requestContext) keyName() string {
 	if v.principal == nil {
 		return ""
 	}
-	return v.principal.Name
+	return cmp.Or(v.principal.Name, v.principal.ID)
 }
 
 var requestIDs = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)

@@ -38,10 +38,11 @@ type StoredKeys struct {
 	log    *slog.Logger
 	lease  *time.Timer
 
-	reading sync.Mutex // one read at a time
-	readAll time.Time  // when all were read last
-	since   time.Time  // of the store's clock: what was written before is known
-	triedAt time.Time  // when the last read ended
+	reading chan struct{} // full during a read: there is one at a time
+	readAll time.Time     // when all were read last
+	since   time.Time     // of the store's clock: what was written before is known
+	began   time.Time     // the last read
+	ended   time.Time
 
 	mu      sync.Mutex
 	exist   bool
@@ -61,7 +62,7 @@ type storedKey struct {
 
 // NewStoredKeys reads the keys. Run keeps them up to date.
 func NewStoredKeys(ctx context.Context, source KeySource, log *slog.Logger) (*StoredKeys, error) {
-	s := &StoredKeys{source: source, log: log, byID: map[string]*storedKey{}, byHash: map[store.Hash]*storedKey{}}
+	s := &StoredKeys{source: source, log: log, reading: make(chan struct{}, 1), byID: map[string]*storedKey{}, byHash: map[store.Hash]*storedKey{}}
 	s.lease = time.AfterFunc(keyLease, s.drop)
 	return s, s.Refresh(ctx)
 }
@@ -90,14 +91,15 @@ func (s *StoredKeys) Exist() bool {
 
 // Refresh reads what has changed.
 func (s *StoredKeys) Refresh(ctx context.Context) error {
-	s.reading.Lock()
-	defer s.reading.Unlock()
+	s.reading <- struct{}{}
+	defer func() { <-s.reading }()
 	return s.read(ctx)
 }
 
 func (s *StoredKeys) read(ctx context.Context) error {
-	defer func() { s.triedAt = time.Now() }()
+	defer func() { s.ended = time.Now() }()
 	began, since := time.Now(), s.since
+	s.began = began
 	s.mu.Lock()
 	all := s.dropped || began.Sub(s.readAll) >= readAllKeys
 	s.mu.Unlock()
@@ -193,12 +195,18 @@ func (s *StoredKeys) Authenticate(ctx context.Context, token string) (*auth.Prin
 	if err == nil || s.Err() != nil {
 		return p, err
 	}
-	s.reading.Lock()
-	if time.Since(s.triedAt) >= readGap {
-		_ = s.read(ctx) // then it is not found
-	}
-	s.reading.Unlock()
+	s.readAfter(ctx, time.Now())
 	return s.find(id, hash)
+}
+
+// readAfter reads what has changed, unless a read has begun since an instant: one is for all who wait.
+func (s *StoredKeys) readAfter(ctx context.Context, at time.Time) {
+	s.reading <- struct{}{}
+	defer func() { <-s.reading }()
+	if !s.began.After(at) {
+		time.Sleep(readGap - time.Since(s.ended))
+		_ = s.read(ctx) // what is not read is not found
+	}
 }
 
 // find compares a secret with that of the key, or with no secret at all: it takes as long.

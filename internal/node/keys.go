@@ -43,6 +43,9 @@ func (n *Node) openKeys(ctx context.Context, file *api.Keys) error {
 // a file.
 func (n *Node) BootstrapKey() string { return n.bootstrap }
 
+// RequiresKeys reports whether requests need a key.
+func (n *Node) RequiresKeys() bool { return n.access.Required() }
+
 // makeFirstKey creates an admin of everything if the database has none that is active: from the file,
 // if that exists, or a new one, which is written to the file before it counts.
 func (n *Node) makeFirstKey(ctx context.Context) error {

@@ -115,7 +115,10 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if n.listener, err = config.Listen(ctx, "tcp", n.config.Listen); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	return n.listenMetrics(ctx)
+	if err := n.listenMetrics(ctx); err != nil {
+		return err
+	}
+	return n.openKeys(ctx, file) // last: a key that is made is shown once
 }
 
 func (n *Node) openStore(ctx context.Context) error {

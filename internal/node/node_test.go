@@ -20,7 +20,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/store/postgres"
 )
 
-const key = "0123456789abcdef0123456789abcdef"
+const key = "9f8Kq27ZtR4mWx8LbVn3JcYd6HsPeuTA"
 
 // startNode starts a node; change alters the default configuration first. It is
 // stopped, and must stop cleanly, when the test ends or stop is called.

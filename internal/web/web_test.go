@@ -17,12 +17,12 @@ import (
 	"github.com/belfry-sh/belfry/internal/node"
 )
 
-const key = "0123456789abcdef0123456789abcdef-ada"
+const key = "9f8Kq27ZtR4mWx8LbVn3JcYd6HsPeuTA-ada"
 
 // keyed is a site that asks for a key, and the file of its keys.
 func keyed(t *testing.T) (*site, string) {
 	file := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(file, []byte("ada:"+key+"\nbob:fedcba9876543210fedcba9876543210-bob\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("ada:"+key+"\nbob:e7Qz1NwXr5TkM2vGhB9yLdS4aFjU6cPo-bob\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return newSite(t, func(c *node.Config) { c.APIKeyFile = file }), file
@@ -105,7 +105,7 @@ func TestLogin(t *testing.T) {
 	}
 
 	bob := person(t)
-	post(t, bob, s.address+"/login", url.Values{"key": {"fedcba9876543210fedcba9876543210-bob"}})
+	post(t, bob, s.address+"/login", url.Values{"key": {"e7Qz1NwXr5TkM2vGhB9yLdS4aFjU6cPo-bob"}})
 	if answer, _ := get(t, bob, s.address+"/jobs"); answer.Request.URL.Path != "/jobs" {
 		t.Fatal("bob cannot log in")
 	}
@@ -137,7 +137,7 @@ func TestTheSessionCookie(t *testing.T) {
 		}
 		answer.Body.Close()
 		cookie := answer.Cookies()[0]
-		if !cookie.HttpOnly || cookie.SameSite != http.SameSiteLaxMode || cookie.Secure != proxied || len(cookie.Value) != 64 {
+		if !cookie.HttpOnly || cookie.SameSite != http.SameSiteLaxMode || cookie.Secure != proxied || strings.HasPrefix(cookie.Name, "__Host-") != proxied || cookie.Path != "/" || cookie.Domain != "" || len(cookie.Value) != 64 {
 			t.Errorf("the cookie is %v", cookie)
 		}
 	}

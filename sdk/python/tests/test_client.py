@@ -105,9 +105,9 @@ class ClientTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             keys = pathlib.Path(folder, "keys")
             keys.touch(0o600)
-            keys.write_text("ops:" + "k" * 40 + "\n")
+            keys.write_text("ops:9f8Kq27ZtR4mWx8LbVn3JcYd6HsPeuTA\n")
             address = server.start("--api-key-file", str(keys))
-            self.assertEqual(list(self.connect(address, key="k" * 40).list_jobs()), [])
+            self.assertEqual(list(self.connect(address, key="9f8Kq27ZtR4mWx8LbVn3JcYd6HsPeuTA").list_jobs()), [])
             with self.assertRaises(ApiError) as refused:
                 list(self.connect(address).list_jobs())
         self.assertEqual((refused.exception.status, refused.exception.code), (401, "unauthorized"))

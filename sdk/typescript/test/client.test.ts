@@ -127,9 +127,9 @@ describe("client", { concurrency: 4 }, () => {
 
   test("key", async () => {
     const keys = join(mkdtempSync(join(tmpdir(), "belfry-keys-")), "keys");
-    writeFileSync(keys, `ops:${"k".repeat(40)}\n`, { mode: 0o600 });
+    writeFileSync(keys, "ops:9f8Kq27ZtR4mWx8LbVn3JcYd6HsPeuTA\n", { mode: 0o600 });
     const guarded = await startServer("--api-key-file", keys);
-    assert.deepEqual(await all(connect(guarded, { key: "k".repeat(40) }).listJobs()), []);
+    assert.deepEqual(await all(connect(guarded, { key: "9f8Kq27ZtR4mWx8LbVn3JcYd6HsPeuTA" }).listJobs()), []);
     const error = await refused(all(connect(guarded).listJobs()));
     assert.deepEqual([error.status, error.code], [401, "unauthorized"]);
   });
