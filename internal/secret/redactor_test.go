@@ -105,7 +105,7 @@ func jsonEqual(a, b any) bool {
 
 func TestReferencesAreNoSecrets(t *testing.T) {
 	for in, want := range map[string]string{
-		`{"Authorization":"Bearer {{secret \"a\"}}","token":"{{secret 'b'}}","x":"a=1&token={{ secret c }}"}`:               `{"Authorization":"Bearer {{secret \"a\"}}","token":"{{secret 'b'}}","x":"a=1&token={{ secret c }}"}`,
+		`{"Authorization":"Bearer {{secret \"a\"}}","token":"{{secret 'b'}}","x":"a=1&token={{ secret c }}"}`:                `{"Authorization":"Bearer {{secret \"a\"}}","token":"{{secret 'b'}}","x":"a=1&token={{ secret c }}"}`,
 		`{"token":"x{{secret a}}","url":"https://h/?key={{secret a}}&sig=abc","form":"token=abc&b={{secret b}}"}`:            `{"token":"***","url":"https://h/?key={{secret a}}&sig=***","form":"token=***&b={{secret b}}"}`,
 		`{"token":"{{secret A}}","password":"{{other}}","text":"{{secret \"a\"}} and more","authorization":"bearer secret"}`: `{"token":"***","password":"***","text":"{{secret \"a\"}} and more","authorization":"***"}`,
 	} {
