@@ -100,12 +100,6 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if err := n.openSecrets(ctx); err != nil {
 		return err
 	}
-	if err := n.openKeys(ctx, file); err != nil {
-		return err
-	}
-	if err := n.openOIDC(); err != nil {
-		return err
-	}
 	if n.tracing = tracing.New(ctx, n.id, n.config.Version, n.log); n.tracing != nil {
 		n.store = n.tracing.Store(n.store)
 	}
@@ -118,7 +112,10 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if err := n.listenMetrics(ctx); err != nil {
 		return err
 	}
-	return n.openKeys(ctx, file) // last: a key that is made is shown once
+	if err := n.openKeys(ctx, file); err != nil { // last: a key that is made is shown once
+		return err
+	}
+	return n.openOIDC()
 }
 
 func (n *Node) openStore(ctx context.Context) error {
