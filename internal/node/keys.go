@@ -36,6 +36,9 @@ func (n *Node) openKeys(ctx context.Context, file *api.Keys) error {
 	}
 	n.access = api.NewAccess(file, stored, n.log)
 	n.access.Metrics, n.access.Always = n.metrics, !n.config.loopback()
+	if n.oidc != nil {
+		n.access.Others = append(n.access.Others, n.oidc)
+	}
 	return nil
 }
 

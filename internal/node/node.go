@@ -100,6 +100,9 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if err := n.openSecrets(ctx); err != nil {
 		return err
 	}
+	if err := n.openOIDC(); err != nil {
+		return err
+	}
 	if n.tracing = tracing.New(ctx, n.id, n.config.Version, n.log); n.tracing != nil {
 		n.store = n.tracing.Store(n.store)
 	}
@@ -112,10 +115,7 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if err := n.listenMetrics(ctx); err != nil {
 		return err
 	}
-	if err := n.openKeys(ctx, file); err != nil { // last: a key that is made is shown once
-		return err
-	}
-	return n.openOIDC()
+	return n.openKeys(ctx, file) // last: a key that is made is shown once
 }
 
 func (n *Node) openStore(ctx context.Context) error {

@@ -68,6 +68,5 @@ func (n *Node) openOIDC() error {
 		Issuer: o.Issuer, ClientID: o.ClientID, ClientSecret: secret, CLIClientID: o.CLIClientID, Rules: rules, Log: n.log,
 		RedirectURL: strings.TrimRight(n.config.PublicURL, "/") + web.CallbackPath,
 	})
-	n.access.Others = append(n.access.Others, n.oidc)
 	return nil
 }

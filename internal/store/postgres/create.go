@@ -96,7 +96,7 @@ func reserveJobs(ctx context.Context, tx pgx.Tx, pending *store.Spool, limited b
 	if !limited {
 		return nil
 	}
-	return sqlstore.ReserveJobs(sharedTx{ctx, tx, nil}, pending)
+	return sqlstore.ReserveJobs(sharedTx{ctx, tx, nil}, pending, store.QuotaSettleTime)
 }
 
 // eachBatch calls f for the jobs of a spool, as many at once as one COPY takes.

@@ -107,7 +107,7 @@ func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry
 	}
 	job := change.Job
 	if quota.MaxStoredBytes > 0 {
-		if err := sqlstore.ReserveGrowth(sharedTx{ctx, tx, nil}, old, job); err != nil {
+		if err := sqlstore.ReserveGrowth(sharedTx{ctx, tx, nil}, old, job, store.QuotaSettleTime); err != nil {
 			return job, err
 		}
 	}

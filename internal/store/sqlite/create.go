@@ -25,15 +25,9 @@ func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, err
 		return err
 	}
 	defer pending.Close()
-	limited, err := s.IsLimited(ctx, pending.Usage())
-	if err != nil {
-		return err
-	}
 	return s.writeRequest(ctx, "create jobs", r, func(t *tx) error {
-		if limited {
-			if err := sqlstore.ReserveJobs(sharedTx{t}, pending); err != nil {
-				return err
-			}
+		if err := sqlstore.ReserveJobs(sharedTx{t}, pending, 0); err != nil {
+			return err
 		}
 		t.changes.many = !pending.InMemory()
 		t.changes.plans = t.changes.many

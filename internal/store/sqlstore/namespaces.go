@@ -159,7 +159,7 @@ func held(t Tx, namespace, count string) (n int64, err error) {
 	return n, err
 }
 
-// IsLimited reports whether a namespace of the jobs has a quota that Reserve has to check.
+// IsLimited reports whether a namespace of the jobs has a quota that ReserveJobs has to check.
 func (s Store) IsLimited(ctx context.Context, usage map[string]belfry.Usage) (bool, error) {
 	for namespace := range usage {
 		if q, err := s.Quota(ctx, namespace); err != nil || store.IsLimited(q) {
@@ -169,11 +169,11 @@ func (s Store) IsLimited(ctx context.Context, usage map[string]belfry.Usage) (bo
 	return false, nil
 }
 
-// ReserveJobs is Reserve for new jobs. If all of them exist already, the reply to an earlier
-// call was lost, and there is nothing to check.
-func ReserveJobs(t Tx, pending *store.Spool) error {
+// ReserveJobs makes room for new jobs, see reserve. If all of them exist already, the reply to
+// an earlier call was lost, and there is nothing to check.
+func ReserveJobs(t Tx, pending *store.Spool, settle time.Duration) error {
 	for _, namespace := range slices.Sorted(maps.Keys(pending.Usage())) { // in one order, so that no two wait for each other
-		refused := Reserve(t, namespace, pending.Usage()[namespace])
+		refused := reserve(t, namespace, pending.Usage()[namespace], settle)
 		if belfry.CodeOf(refused) != belfry.QuotaExceeded {
 			if refused != nil {
 				return refused
@@ -194,8 +194,8 @@ SELECT (SELECT count(*) FROM belfry.jobs WHERE id = ANY($1::uuid[])) + (SELECT c
 	return nil
 }
 
-// ReserveGrowth is Reserve for an edit, if the job becomes larger.
-func ReserveGrowth(t Tx, before, after belfry.Job) error {
+// ReserveGrowth makes room for an edit, if the job becomes larger.
+func ReserveGrowth(t Tx, before, after belfry.Job, settle time.Duration) error {
 	specs := new(store.SpecEncoder)
 	old, err := specs.Encode(before.Spec)
 	if err != nil {
@@ -206,15 +206,16 @@ func ReserveGrowth(t Tx, before, after belfry.Job) error {
 		return err
 	}
 	if growth := len(edited) + len(after.Payload) - len(old) - len(before.Payload); growth > 0 && after.State != belfry.JobDeleted {
-		return Reserve(t, after.Namespace, belfry.Usage{StoredBytes: int64(growth)})
+		return reserve(t, after.Namespace, belfry.Usage{StoredBytes: int64(growth)}, settle)
 	}
 	return nil
 }
 
-// Reserve makes room in a namespace for what is about to be written, if its quota allows that.
+// reserve makes room in a namespace for what is about to be written, if its quota allows that.
 // It locks the quota until the transaction ends. The row has what the namespace has at most,
-// since what ends is not subtracted; only if that is too much, it is counted.
-func Reserve(t Tx, namespace string, more belfry.Usage) error {
+// since what ends is not subtracted; only if that is too much, it is counted. It is counted
+// each time until a limit is so old that no transaction is left which did not know of it.
+func reserve(t Tx, namespace string, more belfry.Usage, settle time.Duration) error {
 	var quota belfry.Quota
 	var has belfry.Usage // at most; negative: not known
 	var limitedAt time.Time
@@ -228,7 +229,7 @@ func Reserve(t Tx, namespace string, more belfry.Usage) error {
 	if err != nil {
 		return err
 	}
-	settled := at.Sub(limitedAt) >= store.QuotaSettleTime
+	settled := at.Sub(limitedAt) >= settle
 	if quota.MaxJobs > 0 && more.Jobs > 0 && (!settled || has.Jobs < 0 || has.Jobs+more.Jobs > int64(quota.MaxJobs)) {
 		if has.Jobs, err = held(t, namespace, `count(*)`); err != nil {
 			return err
