@@ -70,7 +70,7 @@ func serverOf(greeting []string) string {
 func (p *testCLI) run(args ...string) result {
 	p.t.Helper()
 	var out, err bytes.Buffer
-	if slices.Contains([]string{"job", "run", "dead", "monitor", "event", "channel", "alert", "forecast", "fleet"}, args[0]) && p.server != "" {
+	if slices.Contains([]string{"job", "run", "dead", "monitor", "event", "channel", "alert", "forecast", "fleet", "secret", "namespace"}, args[0]) && p.server != "" {
 		args = append(args[:len(args):len(args)], "--server", p.server)
 	}
 	in := p.stdin

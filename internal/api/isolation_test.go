@@ -226,12 +226,12 @@ func TestNamespacesOfOthersAreNotFound(t *testing.T) {
 			a := s.as(p).send(op.Method, path, bodyOf(op), inTheirs, "Content-Type: application/json")
 			want := http.StatusNotFound
 			switch {
-			case !p.Has(op.Permission) || op.Global && !op.Filtered:
+			case !p.Has(op.Permission) || op.Global && !op.Scoped:
 				want = http.StatusForbidden
 			case op.ID == "listNamespaces":
 				want = http.StatusOK
 			}
-			if a.status != want || strings.Contains(a.body, canary) || op.Filtered && strings.Contains(a.body, `"name":"theirs"`) {
+			if a.status != want || strings.Contains(a.body, canary) || op.Scoped && strings.Contains(a.body, `"name":"theirs"`) {
 				t.Errorf("%s %s: got %d, want %d: %s", role, op.ID, a.status, want, a.body)
 			}
 		}
