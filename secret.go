@@ -10,7 +10,7 @@ type Secret struct {
 	_                   struct{} `doc:"A named secret. Its value is never shown."`
 	Name                string   `json:"name" required:"true" pattern:"^[a-z0-9][a-z0-9._-]{0,62}$" patterndoc:"must be lower-case letters, digits, '.', '_' and '-', at most 63" example:"stripe-key" doc:"Name of the secret, as in '{{secret \"stripe-key\"}}'."`
 	Value               string   `json:"value,omitempty" maxlen:"65536" doc:"The value, at most 64 KiB. It is never shown; leave it out to change the rest and keep it."`
-	AllowedHosts        []string `json:"allowed_hosts,omitempty" single:"true" maxitems:"20" itemmaxlen:"253" example:"[\"api.stripe.com\"]" doc:"Hosts that jobs may send the value to, '*.example.com' for all within a domain. Empty: any host."`
+	AllowedHosts        []string `json:"allowed_hosts,omitempty" single:"true" maxitems:"20" itemmaxlen:"253" example:"[\"api.stripe.com\"]" doc:"Hosts that jobs may send the value to, '*.example.com' for all within a domain, '*' for any. Unset: as before, and any for a new secret."`
 	KeepPreviousSeconds int      `json:"keep_previous_seconds,omitempty" min:"1" max:"2592000" example:"86400" doc:"For how long the value that is replaced stays valid beside the new one, for receivers of signatures; unset: not at all."`
 
 	Namespace     string     `json:"namespace,omitempty" readonly:"true" example:"default" doc:"Namespace of the secret."`

@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -10,10 +13,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,7 +30,9 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/client"
+	"github.com/belfry-sh/belfry/internal/encrypt"
 	"github.com/belfry-sh/belfry/internal/pgtest"
+	"github.com/belfry-sh/belfry/internal/secret"
 	"github.com/belfry-sh/belfry/internal/store/postgres"
 	"github.com/belfry-sh/belfry/worker"
 )
@@ -35,7 +43,7 @@ type canaries map[string]string
 // put makes a secret that is found wherever it appears.
 func (c canaries) put(place string) string {
 	if c[place] == "" {
-		c[place] = fmt.Sprintf("cAnArY%02dq7Zx9LmP2vR8tK4wY6sB3nD5", len(c))
+		c[place] = fmt.Sprintf("cAnArY%02d%.13X", len(c), sha256.Sum256([]byte(place)))
 	}
 	return c[place]
 }
@@ -111,6 +119,105 @@ func echoTarget(t *testing.T, output string) (redirects, malformed string) {
 	return server.URL, "http://" + listener.Addr().String()
 }
 
+// echoAll is a target that answers with all that it is sent, in several encodings, so that the
+// output ends within a secret.
+func echoAll(t *testing.T) string {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		raw, _ := httputil.DumpRequest(r, true)
+		w.WriteHeader(http.StatusBadRequest)
+		named, path := []byte(r.Header.Get("X-Named")), []byte(strings.Trim(r.URL.Path, "/"))
+		for _, text := range []string{string(raw), string(path), base64.StdEncoding.EncodeToString(raw), base64.URLEncoding.EncodeToString(named), hex.EncodeToString(path), url.QueryEscape(string(named)), fmt.Sprintf("%q", path)} {
+			fmt.Fprintln(w, text)
+		}
+		io.WriteString(w, strings.Repeat(string(named)+"\n", belfry.MaxOutput/len(named)+1))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// unknowable are the places of what no server can know to be secrets.
+var unknowable = []string{"the output of a target", "the output of a worker", "the log of a run"}
+
+// checkEncoded expects a text to have no secret in any encoding, and not eight bytes of one.
+func (c canaries) checkEncoded(t *testing.T, what, text string) {
+	t.Helper()
+	for place, value := range c {
+		if slices.Contains(unknowable, place) {
+			continue
+		}
+		if at := strings.Index(text, value[:8]); at >= 0 { // with its number
+			t.Errorf("%s has the beginning of the secret of %s: …%q…", what, place, text[max(at-200, 0):min(at+100, len(text))])
+		}
+		erased := []byte(text)
+		if secret.NewRedactor(nil, value).Erase(erased); string(erased) != text {
+			at := 0
+			for erased[at] == text[at] {
+				at++
+			}
+			t.Errorf("%s has the secret of %s encoded: …%q…", what, place, text[max(at-100, 0):min(at+100, len(text))])
+		}
+	}
+	if len(text) < 1000 {
+		t.Errorf("%s is only %q", what, text)
+	}
+}
+
+// readEverything reads what the API and the page show.
+func readEverything(t *testing.T, server, key string) string {
+	t.Helper()
+	var all strings.Builder
+	get := func(path string) string {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+key)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s %s, %v", path, response.Status, body, err)
+		}
+		all.Write(body)
+		return string(body)
+	}
+	for _, path := range []string{"/api/v1/jobs", "/api/v1/runs", "/api/v1/dead-letters/groups", "/api/v1/channels", "/api/v1/secrets", "/api/v1/secrets/named", "/api/v1/events", "/api/v1/alerts", "/metrics",
+		"/api/v1/jobs/redirected/revisions", "/api/v1/jobs/malformed/revisions", "/api/v1/jobs/echoed", "/api/v1/jobs/echoed/runs"} {
+		get(path)
+	}
+	for _, id := range regexp.MustCompile(`"id":\s*"([0-9a-f-]{36})"`).FindAllStringSubmatch(get("/api/v1/dead-letters"), -1) {
+		get("/api/v1/dead-letters/" + id[1])
+		get("/api/v1/runs/" + id[1])
+	}
+	return all.String()
+}
+
+// dump is all that a database has: of PostgreSQL by pg_dump, of SQLite its files.
+func dump(t *testing.T, data, database string) string {
+	t.Helper()
+	if address, ok := strings.CutPrefix(database, "BELFRY_DATABASE_URL="); ok {
+		out, err := exec.Command("pg_dump", "--dbname", address, "--data-only").Output()
+		if err != nil {
+			t.Fatalf("pg_dump: %v", err)
+		}
+		return string(out)
+	}
+	var all strings.Builder
+	files, err := filepath.Glob(filepath.Join(data, "belfry.db*"))
+	for _, file := range files {
+		text, failed := os.ReadFile(file)
+		err = errors.Join(err, failed)
+		all.Write(text)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all.String()
+}
+
 // Logs at level debug have no secret, of a node with either database and of a worker.
 func TestLogsHaveNoSecrets(t *testing.T) {
 	for name, postgresql := range map[string]bool{"SQLite": false, "PostgreSQL": true} {
@@ -124,11 +231,17 @@ func TestLogsHaveNoSecrets(t *testing.T) {
 			}
 			key := secrets.put("an API key")
 			keys := writeFile(t, filepath.Join(t.TempDir(), "keys"), "# "+secrets.put("a comment of the key file")+"\nops:"+key+"\nother:"+secrets.put("another API key")+"\n")
-			log, end := serveProcess(t, environment, "--api-key-file", keys, "--allow-target", "127.0.0.1")
+			data, encryption := t.TempDir(), filepath.Join(t.TempDir(), "encryption.key")
+			if err := encrypt.CreateKeys(encryption); err != nil {
+				t.Fatal(err)
+			}
+			log, end := serveProcess(t, environment, "--data", data, "--encryption-key-file", encryption, "--api-key-file", keys, "--allow-target", "127.0.0.1")
 			log.await(t, "  Try ")
 			server := serverOf(strings.Split(log.String(), "\n"))
 			workerLog := runCanaries(t, secrets, server, key)
+			secrets.checkEncoded(t, "the API and the page", readEverything(t, server, key))
 			end()
+			secrets.checkEncoded(t, "the database", dump(t, data, environment[len(environment)-1]))
 			secrets.check(t, "the log of the node", log.String(), "level=DEBUG", "msg=request", `msg="an attempt starts"`, `msg="an attempt ended"`,
 				`error="the target answered 302 Found to /login/***/***; redirects are not followed"`, `malformed HTTP status code \"***\"`)
 			secrets.check(t, "the log of the worker", workerLog, `msg="an attempt ended"`, `panic="panic: cannot log in with ***"`, `error="panic: cannot log in with ***"`, `error="the server answered: *** is not valid for ***"`, "outcome=succeeded")
@@ -181,9 +294,22 @@ func runCanaries(t *testing.T, secrets canaries, server, key string) (workerLog 
 			Spec: belfry.Spec{Schedule: "@yearly", MaxRetries: belfry.Some(retries), RetryBaseSeconds: belfry.Some(0.1)}})
 		return err
 	}
+	for _, name := range []string{"named", "second"} {
+		if _, err := c.PutSecret(ctx, belfry.Secret{Name: name, Value: secrets.put("the named secret "+name) + " \"'&/é"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.PutSecret(ctx, belfry.Secret{Name: "named", Value: secrets.put("a new value of the named secret") + "\"/", KeepPreviousSeconds: 3600}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.CreateChannel(ctx, belfry.Channel{Name: "hook", Type: belfry.ChannelWebhook, URL: redirects + "/" + secrets.put("the address of a channel"), Secret: "whsec_" + base64.StdEncoding.EncodeToString([]byte(secrets.put("the secret of a channel")))}); err != nil {
+		t.Fatal(err)
+	}
+	echoes := map[string]any{"url": echoAll(t) + `/{{secret "second"}}?q={{secret "named"}}`, "headers": map[string]string{"X-Named": `{{secret "named"}}`, "X-Own-Token": secrets.put("a header that is echoed")},
+		"body": map[string]any{"a": `{{secret "second"}}`, "text": "a=1&token=" + secrets.put("a token in a form")}}
 	form := request(malformed+"/?token="+secrets.put("a query"), secrets.put("a token"))
 	form["body"] = "client_secret=" + secrets.put("a form")
-	if err := errors.Join(create("redirected", 0, request(redirects, secrets.put("a token"))), create("malformed", 0, form),
+	if err := errors.Join(create("redirected", 0, request(redirects, secrets.put("a token"))), create("malformed", 0, form), create("echoed", 0, echoes),
 		create("work", 2, map[string]any{"token": secrets.put("the payload of a worker"), "credentials": map[string]string{"key": secrets.put("a nested payload")}})); err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +351,7 @@ func runCanaries(t *testing.T, secrets canaries, server, key string) (workerLog 
 		payload any
 		status  belfry.RunStatus
 	}{
-		{"redirected", nil, belfry.RunDead}, {"malformed", nil, belfry.RunDead}, {"work", nil, belfry.RunSucceeded},
+		{"echoed", nil, belfry.RunDead}, {"redirected", nil, belfry.RunDead}, {"malformed", nil, belfry.RunDead}, {"work", nil, belfry.RunSucceeded},
 		{"redirected", request(redirects, secrets.put("the payload of a trigger")), belfry.RunDead},
 	} {
 		id, err := c.TriggerJob(ctx, run.job, run.payload)

@@ -95,3 +95,15 @@ func TestLongTextsAreCutOnlyOnATerminal(t *testing.T) {
 		}
 	}
 }
+
+func TestSecretIsTypedWithoutEcho(t *testing.T) {
+	p := withServer(t)
+	p.typing("canary-typed\n")
+	if r := p.ok("secret", "set", "typed"); !strings.HasPrefix(r.err[strings.Index(r.err, "Value"):], "Value of typed: \nSaved typed.\n") {
+		t.Errorf("it printed %+v", r)
+	}
+	var settings syscall.Termios
+	if _, _, failed := syscall.Syscall(syscall.SYS_IOCTL, p.stdin.(*os.File).Fd(), syscall.TCGETS, uintptr(unsafe.Pointer(&settings))); failed != 0 || settings.Lflag&syscall.ECHO == 0 {
+		t.Errorf("the terminal does not echo afterwards: %v", failed)
+	}
+}

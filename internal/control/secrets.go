@@ -66,10 +66,10 @@ func (c *Control) Secret(ctx context.Context, namespace, name string) (belfry.Se
 	return belfry.Secret{}, store.NoSuchSecret(name)
 }
 
-var allowedHost = regexp.MustCompile(`^(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?$|^[0-9a-f:]+$`)
+var allowedHost = regexp.MustCompile(`^\*$|^(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?$|^[0-9a-f:]+$`)
 
-// PutSecret creates a secret or changes it, and reports whether it was created. Without a value it
-// keeps the one that it has.
+// PutSecret creates a secret or changes it, and reports whether it was created. Without a value or
+// allowed hosts it keeps those that it has.
 func (c *Control) PutSecret(ctx context.Context, namespace string, s belfry.Secret) (saved belfry.Secret, created bool, err error) {
 	var errors []belfry.FieldError
 	for i, host := range s.AllowedHosts {
@@ -84,7 +84,10 @@ func (c *Control) PutSecret(ctx context.Context, namespace string, s belfry.Secr
 	if err != nil {
 		return saved, false, err
 	}
-	created = !slices.ContainsFunc(known, func(o belfry.Secret) bool { return o.Name == s.Name })
+	i := slices.IndexFunc(known, func(o belfry.Secret) bool { return o.Name == s.Name })
+	if created = i < 0; s.AllowedHosts == nil {
+		s.AllowedHosts = at(known, i).AllowedHosts // A new value does not lift the limit.
+	}
 	if created && s.Value == "" {
 		errors = append(errors, belfry.FieldError{Field: "value", Message: "is missing"})
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+	"sync"
+	"sync/atomic"
 )
 
 // Seal replaces the values of a payload that have secrets by what seal makes of their JSON: the
@@ -90,7 +92,7 @@ func mayHaveSecrets(payload []byte) bool {
 		if suspect(text) {
 			return true
 		}
-		if after := bytes.TrimLeft(rest, " \t\r\n"); len(after) > 0 && after[0] == ':' && !harmless[string(text)] && secretName(string(text)) {
+		if after := bytes.TrimLeft(rest, " \t\r\n"); len(after) > 0 && after[0] == ':' && isSecretName(text) {
 			return true
 		}
 	}
@@ -113,5 +115,21 @@ func suspect(text []byte) bool {
 	return bytes.HasPrefix(text, []byte("eyJ")) || bytes.IndexByte(text, '=') >= 0 || bytes.IndexByte(text, '@') >= 0 || bytes.IndexByte(text, '\\') >= 0
 }
 
-// harmless are usual names of members.
-var harmless = map[string]bool{"url": true, "method": true, "headers": true, "body": true, "Content-Type": true, "connection": true, "topic": true, "key": true}
+// names remembers what secretName said, for so many names.
+var names struct {
+	sync.Map
+	count atomic.Int32
+}
+
+const maxNames = 10_000
+
+func isSecretName(name []byte) bool {
+	if known, ok := names.Load(string(name)); ok {
+		return known.(bool)
+	}
+	hidden := secretName(string(name))
+	if len(name) <= 50 && names.count.Add(1) <= maxNames {
+		names.Store(string(name), hidden)
+	}
+	return hidden
+}
