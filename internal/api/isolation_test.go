@@ -175,7 +175,7 @@ func testIsolation(t *testing.T, s *service) {
 
 // forgetOurs deletes what an operation has created under a name, which others would find.
 func (s *service) forgetOurs(op openapi.Operation) {
-	if path := map[string]string{"putJob": "/api/v1/jobs/send?history=delete", "putChannel": "/api/v1/channels/oncall", "putMonitor": "/api/v1/monitors/backup"}[op.ID]; path != "" {
+	if path := map[string]string{"putJob": "/api/v1/jobs/send?history=delete", "putChannel": "/api/v1/channels/oncall", "putMonitor": "/api/v1/monitors/backup", "putSecret": "/api/v1/secrets/hooks"}[op.ID]; path != "" {
 		s.send("DELETE", path, "", inOurs)
 	}
 }
