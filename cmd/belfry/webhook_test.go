@@ -101,3 +101,53 @@ func TestVerifyWebhook(t *testing.T) {
 		}
 	}
 }
+
+// A job of a real server is signed with a secret of its namespace, also while that is replaced.
+func TestCallbacksOfAServerAreSigned(t *testing.T) {
+	requests := make(chan []byte, 10)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		raw, _ := httputil.DumpRequest(r, true)
+		requests <- raw
+	}))
+	defer receiver.Close()
+	p := withServer(t)
+	create := []string{"job", "create", "invoice", "--schedule", "@yearly", "--url", receiver.URL, "--body", `{"total": 12.50}`, "--sign-with", "hooks"}
+	if r := p.run(create...); r.code != exitRefused || !strings.Contains(r.err, "the secret hooks, which does not exist") {
+		t.Fatalf("without the secret: exit code %d\n%s", r.code, r.err)
+	}
+	older := p.ok("secret", "set", "hooks", "--generate", "whsec").out
+	newer := p.ok("secret", "rotate", "hooks", "--generate", "whsec", "--keep-previous", "1h").out
+	if newer == older {
+		t.Fatal("the key was not replaced")
+	}
+	p.ok(create...)
+	verified := func(keys ...string) {
+		t.Helper()
+		p.ok("job", "trigger", "invoice", "--wait")
+		raw := <-requests
+		for _, key := range keys {
+			p.stdin = bytes.NewReader(raw)
+			p.ok("verify-webhook", "--secret-file", p.file("hooks.key", key))
+		}
+		p.stdin = bytes.NewReader(bytes.Replace(raw, []byte("12.50"), []byte("99.50"), 1))
+		if r := p.run("verify-webhook", "--secret-file", p.file("hooks.key", keys[0])); r.code != exitRefused {
+			t.Errorf("another body: exit code %d\n%s%s", r.code, r.out, r.err)
+		}
+		p.stdin = nil
+	}
+	verified(newer, older)
+
+	// The job is shown with the name of its secret, which is not a secret, and without the key.
+	shown := p.ok("job", "show", "invoice", "-o", "json").out
+	if !strings.Contains(shown, `"sign_with": "hooks"`) || strings.Contains(shown, "whsec_") {
+		t.Errorf("the job is shown as %s", shown)
+	}
+	if r := p.run("secret", "delete", "hooks"); r.code != exitRefused {
+		t.Errorf("a secret that a job is signed with can be deleted: exit code %d\n%s", r.code, r.err)
+	}
+
+	// Without a secret of its own, the job has that of the namespace.
+	p.ok("job", "edit", "invoice", "--set", "payload.sign_with=null")
+	p.ok("namespace", "set", "default", "--sign-with", "hooks")
+	verified(newer, older)
+}

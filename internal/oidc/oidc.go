@@ -230,16 +230,16 @@ func (p *Provider) remember(hash [sha256.Size]byte, known *auth.Principal, lifet
 		clear(p.tokens)
 	}
 	p.tokens[hash] = known
-	drop := func() {
+	remove := func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.tokens[hash] == known {
 			delete(p.tokens, hash)
 		}
 	}
-	time.AfterFunc(min(lifetime, tokenRecheck), drop)
+	time.AfterFunc(min(lifetime, tokenRecheck), remove)
 	time.AfterFunc(lifetime, func() {
-		drop()
+		remove()
 		close(ended)
 	})
 }
@@ -258,11 +258,11 @@ func (p *Provider) Start(ctx context.Context) (address string, flow Flow, err er
 }
 
 func (p *Provider) config(m *metadata) *oauth2.Config {
-	return &oauth2.Config{ClientID: p.ClientID, ClientSecret: p.ClientSecret, Endpoint: m.endpoint, RedirectURL: p.RedirectURL, Scopes: m.requested(p.scopes...)}
+	return &oauth2.Config{ClientID: p.ClientID, ClientSecret: p.ClientSecret, Endpoint: m.endpoint, RedirectURL: p.RedirectURL, Scopes: m.requestScopes(p.scopes...)}
 }
 
-// requested are the scopes to ask for: issuers refuse those that they do not know.
-func (m *metadata) requested(more ...string) []string {
+// requestScopes are the scopes to ask for: issuers refuse those that they do not know.
+func (m *metadata) requestScopes(more ...string) []string {
 	scopes := []string{oidc.ScopeOpenID, "profile", "email"}
 	for _, scope := range append([]string{"groups"}, more...) {
 		if slices.Contains(m.scopes, scope) {
