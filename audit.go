@@ -24,6 +24,7 @@ type AuditEntry struct {
 
 // AuditObject is what a change was made to.
 type AuditObject struct {
+	_      struct{}  `doc:"What a change was made to."`
 	Kind   AuditKind `json:"kind" example:"job" doc:"What it is."`
 	ID     string    `json:"id,omitempty" example:"01a1de7a-fae0-7c1a-9f3e-2b6d8f4a1c55" doc:"Its id, if it has one; of an import that of the first job."`
 	LastID ID        `json:"last_id,omitzero" example:"01a1de7a-fae0-7c1a-9f3e-2b6d91c0a7e4" doc:"Of an import: id of the last job. The ids of its jobs are between the two."`

@@ -15,7 +15,7 @@ import (
 // auditOperations list who changed what, or export it to a client that asks for that.
 func (a *api) auditOperations() []operation {
 	op := list(a, openapi.Operation{
-		ID: "listAudit", Method: "GET", Path: apiPath + "/audit", Group: groupAudit, Permission: auth.Read, Summary: "List or export changes", Errors: []int{http.StatusForbidden, notFound},
+		ID: "listAudit", Method: "GET", Path: apiPath + "/audit", Group: groupAudit, Permission: auth.Read, Summary: "List or export changes", Errors: []int{notFound},
 		Doc: "Who changed what, the latest first: an entry for every request that changed something, written in the same transaction. What nodes do by themselves, pings and requests of workers have none. " +
 			"A page may be short, or empty, and still be followed by others. With `Accept: application/x-ndjson` all entries that match are sent, one per line.",
 	}, func(ctx context.Context, r *request, f belfry.AuditFilter, p store.Page) ([]belfry.AuditEntry, store.Position, error) {

@@ -77,7 +77,7 @@ func TestPagesLookRight(t *testing.T) {
 		{"overview", "/", "charge-subscriptions fails"}, {"jobs", "/jobs", "nightly-report"}, {"job", "/jobs/" + job, "The last 90 days"}, {"job-failing", "/jobs/" + failing, "failed in a row"},
 		{"job-new", "/jobs/new", "Calls a URL"}, {"job-edit", "/jobs/" + job + "/edit", "Save the job"}, {"runs", "/runs", "What happened"},
 		{"run-dead", "/runs/" + dead.String(), "Redrive with changes"}, {"run-running", "/runs/" + running.String(), "running"},
-		{"dead", "/dead", "Redrive all"}, {"events", "/events", "Run dead"}, {"alerts", "/alerts", "Acknowledge"}, {"channel", "/channels/oncall", "Save the channel"}, {"settings", "/settings", "In force"},
+		{"dead", "/dead", "Redrive all"}, {"events", "/events", "Run dead"}, {"audit", "/audit", "Create job"}, {"alerts", "/alerts", "Acknowledge"}, {"channel", "/channels/oncall", "Save the channel"}, {"settings", "/settings", "In force"},
 		{"forecast", "/forecast?jitter_seconds=300&zone=Europe/Paris", "Busiest minutes"}, {"fleet", "/fleet", "Connections of this node"},
 	} {
 		tab.Viewport(1280, 900)
