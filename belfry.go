@@ -57,6 +57,8 @@ const (
 	UnsupportedMediaType Code = "unsupported_media_type"
 	Misdirected          Code = "misdirected"
 	RateLimited          Code = "rate_limited"
+
+	QuotaExceeded Code = "quota_exceeded"
 )
 
 // EnumValues lists the codes.
@@ -74,9 +76,10 @@ func (Code) EnumValues() []EnumValue {
 		{"unsupported_media_type", "the media type of the body is not supported"},
 		{"misdirected", "the server does not accept the name in the 'Host' header"},
 		{"invalid", "the input is invalid; 'errors' names every field"},
-		{"rate_limited", "too many requests with this key; 'Retry-After' says when to try again"},
+		{"rate_limited", "too many requests with this key, or in this namespace; 'Retry-After' says when to try again"},
 		{"unavailable", "the database cannot be reached, or the server is too busy; try again"},
 		{"internal", "anything else; the server logs the cause with the request id"},
+		{"quota_exceeded", "the namespace would have more than its quota allows"},
 	}
 }
 

@@ -354,6 +354,7 @@ var appliedMigrations = map[string]string{
 	"internal/store/postgres/migrations/0009_events.sql":     "a4ee8ced6a03a2258f8e35aef5e49faeb9914034294a60697c5750d6f7cd159b",
 	"internal/store/postgres/migrations/0010_fleet.sql":      "02728c4a383e6c1ae49bb5f8dc105986d4c14354420020e4f5a72bcd13138d2a",
 	"internal/store/postgres/migrations/0011_page.sql":       "43144ccc667493153aefb7da51598542e39cc056096374554c82be5be9d84b24",
+	"internal/store/postgres/migrations/0012_namespaces.sql": "58720f530b6220211e0da9f80d114091bdc3d15474dcf36cbadd258d7e17d3b4",
 	"internal/store/sqlite/migrations/0001_initial.sql":      "1e677e0bc0bdd7c03266bb3a8f5562ff76c207706eefd3463fc2d519d5407639",
 	"internal/store/sqlite/migrations/0002_scheduling.sql":   "f6087eb35e0a31c8d402168735036339e544188d7b63fec50191df704c65ad83",
 	"internal/store/sqlite/migrations/0003_speed.sql":        "34c139deea1ac164f70c83a5ee49d484822dd3c58a766c9e03614f33384620ba",
@@ -364,6 +365,7 @@ var appliedMigrations = map[string]string{
 	"internal/store/sqlite/migrations/0008_events.sql":       "9e45c3a81963f6a0854b91e273b2d5e2550ba36fa940aec78936dbdaf14edac2",
 	"internal/store/sqlite/migrations/0009_fleet.sql":        "f69cf867f2ae8878a214b4a69e2b0fe1ce20d63eb38a5e674a56c9ea97cda05c",
 	"internal/store/sqlite/migrations/0010_page.sql":         "4a9312b9196bbd0b54e660dbf80212601b60a2fce91c746128516fa17cae662b",
+	"internal/store/sqlite/migrations/0011_namespaces.sql":   "92dae61e01130908214fb22c797cd6a6d26466e2f3251d089c512eeb8fa74349",
 }
 
 func TestAppliedMigrationsDoNotChange(t *testing.T) {

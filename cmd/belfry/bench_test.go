@@ -207,7 +207,7 @@ func waitForStore(t *testing.T, address string, condition func(store.Store) (boo
 func waitForJobs(t *testing.T, address string) {
 	t.Helper()
 	waitForStore(t, address, func(s store.Store) (bool, error) {
-		found, err := s.Namespaces(t.Context())
+		found, err := s.JobNamespaces(t.Context())
 		return slices.Contains(found, bench.Namespace), err
 	})
 }
@@ -217,7 +217,7 @@ func TestBenchThatIsInterruptedDeletesItsJobs(t *testing.T) {
 		address := pgtest.Database(t, postgres.Migrate)
 		interruptBench(t, func() { waitForJobs(t, address) }, "--database-url", address)
 		waitForStore(t, address, func(s store.Store) (bool, error) {
-			found, err := s.Namespaces(t.Context())
+			found, err := s.JobNamespaces(t.Context())
 			if len(found) > 0 {
 				t.Errorf("there are jobs in %q", found)
 			}

@@ -127,7 +127,7 @@ func (s *session) open(ctx context.Context) (err error) {
 		if err := s.refuseOthers(ctx, st); err != nil {
 			return err
 		}
-		return st.DeleteNamespace(ctx, Namespace)
+		return st.PurgeNamespace(ctx, Namespace)
 	})
 }
 
@@ -136,7 +136,7 @@ func (s *session) refuseOthers(ctx context.Context, st store.Store) error {
 	if s.AllowOtherJobs {
 		return nil
 	}
-	found, err := st.Namespaces(ctx)
+	found, err := st.JobNamespaces(ctx)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (s *session) end(ctx context.Context) error {
 	}
 	s.progress("deleting the jobs", 0, 0)
 	ctx = context.WithoutCancel(ctx)
-	err := s.withStore(ctx, func(st store.Store) error { return st.DeleteNamespace(ctx, Namespace) })
+	err := s.withStore(ctx, func(st store.Store) error { return st.PurgeNamespace(ctx, Namespace) })
 	if err != nil {
 		err = fmt.Errorf("jobs of the namespace %s are left; the next benchmark deletes them: %w", Namespace, err)
 		s.Log.Error(err.Error()) // of an interrupted command nothing else is printed

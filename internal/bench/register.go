@@ -91,7 +91,7 @@ func (s *session) start(ctx context.Context, st store.Store, p population, soon 
 	if err != nil {
 		return time.Time{}, err
 	}
-	if err := st.DeleteNamespace(ctx, Namespace); err != nil {
+	if err := st.PurgeNamespace(ctx, Namespace); err != nil {
 		return time.Time{}, err
 	}
 	lead := s.Lead

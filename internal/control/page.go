@@ -17,16 +17,16 @@ type PageStore interface {
 	Stats(ctx context.Context) (store.Stats, error)
 	CountReady(ctx context.Context, limit int) (map[string]int, error)
 	Nodes(ctx context.Context) ([]store.Node, error)
-	Namespaces(ctx context.Context) ([]string, error)
+	JobNamespaces(ctx context.Context) ([]string, error)
 	Upcoming(ctx context.Context, w store.Window) ([]store.Planned, error)
 }
 
 // Now is the time of the store.
 func (c *Control) Now() time.Time { return c.now() }
 
-// Namespaces lists the namespaces that have jobs.
-func (c *Control) Namespaces(ctx context.Context) ([]string, error) {
-	return retryRead(ctx, "list namespaces", func() ([]string, error) { return c.store.Namespaces(ctx) })
+// JobNamespaces lists the namespaces that have jobs.
+func (c *Control) JobNamespaces(ctx context.Context) ([]string, error) {
+	return retryRead(ctx, "list namespaces", func() ([]string, error) { return c.store.JobNamespaces(ctx) })
 }
 
 // Nodes lists the processes of the cluster that were alive in the last day.

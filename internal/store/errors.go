@@ -45,6 +45,11 @@ func NoSuchName(name string) error {
 	return belfry.Errorf(belfry.NotFound, "there is no job named %q", sanitize.Text(name, maxNameShown))
 }
 
+// NoSuchNamespace is the error of a namespace that nobody has declared and that has no jobs.
+func NoSuchNamespace(name string) error {
+	return belfry.Errorf(belfry.NotFound, "there is no namespace %q", sanitize.Text(name, maxNameShown))
+}
+
 // NameTaken is the error of a name that another job, or whatever the kind is, has.
 func NameTaken(kind, name string) error {
 	return &belfry.Error{Code: belfry.Conflict, Message: "the name is taken", Fields: []belfry.FieldError{{Field: "name", Message: fmt.Sprintf("a %s named %q exists already", kind, name)}}}

@@ -26,7 +26,7 @@ var namespaceTables = []string{"jobs", "triggers", "runs", "attempts", "history"
 // jobTables have no namespace: their rows belong to a job.
 var jobTables = []string{"plans", "revisions", "keys"}
 
-func TestDeleteNamespaceLeavesOnlyTheOthers(t *testing.T) {
+func TestPurgeNamespaceLeavesOnlyTheOthers(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		f.populateNamespace(t, "ours")
 		before := map[string]int64{}
@@ -38,7 +38,7 @@ func TestDeleteNamespaceLeavesOnlyTheOthers(t *testing.T) {
 		f.populateNamespace(t, "theirs")
 		namespaces := func(want ...string) {
 			t.Helper()
-			if got, err := f.Namespaces(ctx); err != nil || !slices.Equal(got, want) {
+			if got, err := f.JobNamespaces(ctx); err != nil || !slices.Equal(got, want) {
 				t.Errorf("the namespaces are %q, error %v, wants %q", got, err, want)
 			}
 		}
@@ -50,7 +50,7 @@ func TestDeleteNamespaceLeavesOnlyTheOthers(t *testing.T) {
 			namespace string
 			left      []string
 		}{{"nobody's", []string{"ours", "theirs"}}, {"theirs", []string{"ours"}}, {"ours", nil}, {"ours", nil}} {
-			if err := f.DeleteNamespace(ctx, tt.namespace); err != nil {
+			if err := f.PurgeNamespace(ctx, tt.namespace); err != nil {
 				t.Fatal(err)
 			}
 			namespaces(tt.left...)

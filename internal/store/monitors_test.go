@@ -149,7 +149,7 @@ func TestMonitorsAreDeleted(t *testing.T) {
 		if _, err := f.Monitor(ctx, store.MonitorKey{Token: m.Token}); belfry.CodeOf(err) != belfry.NotFound {
 			t.Errorf("got %v, want NotFound", err)
 		}
-		if err := f.DeleteNamespace(ctx, "theirs"); err != nil {
+		if err := f.PurgeNamespace(ctx, "theirs"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := f.Monitor(ctx, store.MonitorKey{Token: other.Token}); belfry.CodeOf(err) != belfry.NotFound {

@@ -45,6 +45,7 @@ type Spool struct {
 	dir   string
 	specs SpecEncoder
 	count int
+	usage map[string]belfry.Usage
 	head  [][]NewRow // in memory: blocks of 1, 2, 4 and so on, so that none is copied
 	bytes int
 	file  *os.File
@@ -55,7 +56,7 @@ type Spool struct {
 // FillSpool takes the jobs of a sequence, whose error it returns as it is. Those that are
 // not kept in memory are in a file without a name in the directory.
 func FillSpool(ctx context.Context, dir string, jobs iter.Seq2[NewJob, error]) (s *Spool, err error) {
-	s = &Spool{dir: dir}
+	s = &Spool{dir: dir, usage: map[string]belfry.Usage{}}
 	defer func() {
 		if err != nil {
 			s.Close()
@@ -88,6 +89,8 @@ func (s *Spool) add(n *NewJob) error {
 		ID: job.ID, Namespace: job.Namespace, Name: job.Name, Description: job.Description, Tags: job.Tags, Revision: job.Revision, State: job.State,
 		Spec: spec, Digest: DigestOf(job, spec), Payload: job.Payload, Queue: job.Queue, Type: job.Type, Handler: job.Handler, CreatedAt: job.CreatedAt, Plan: n.Plan,
 	}
+	u := s.usage[job.Namespace]
+	s.usage[job.Namespace] = belfry.Usage{Jobs: u.Jobs + 1, StoredBytes: u.StoredBytes + int64(len(spec)+len(job.Payload))}
 	if inMemory {
 		s.bytes += len(row.Payload)
 		return nil
@@ -126,6 +129,9 @@ func (s *Spool) open() error {
 
 // Len is the number of jobs.
 func (s *Spool) Len() int { return s.count }
+
+// Usage is what the jobs add to the usage of their namespaces.
+func (s *Spool) Usage() map[string]belfry.Usage { return s.usage }
 
 // InMemory reports whether there are few enough of them.
 func (s *Spool) InMemory() bool { return s.file == nil }

@@ -38,6 +38,7 @@ type Store interface {
 	Leases
 	Outages
 	Monitors
+	Namespaces
 	Maintenance
 	Statistics
 	TraceLinks

@@ -242,7 +242,7 @@ func (r *request) showStatus(status int, name, section, title string, data any) 
 	p := &page{r: r, Title: title, Section: section, Data: data, Done: doneText(r.URL.Query())}
 	if section != "" {
 		p.Counts = r.navCounts()
-		known, _ := r.server.names.Get(r.ctx, "", namesKeep, r.server.Control.Namespaces)
+		known, _ := r.server.names.Get(r.ctx, "", namesKeep, r.server.Control.JobNamespaces)
 		if p.Namespaces = slices.Clone(known); !slices.Contains(p.Namespaces, r.namespace) {
 			p.Namespaces = append(p.Namespaces, r.namespace)
 		}

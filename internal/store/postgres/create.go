@@ -13,6 +13,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
 const (
@@ -37,14 +38,21 @@ func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, err
 	if pending.Len() == 0 && r == nil {
 		return nil
 	}
+	limited, err := s.IsLimited(ctx, pending.Usage())
+	if err != nil {
+		return err
+	}
 	ctx, cancel := detach(ctx, bulkTimeout)
 	defer cancel()
 	ids := make([]belfry.ID, 0, pending.Len())
 	if few := pending.Len() <= maxInsertJobs; few {
-		err = s.createFew(ctx, pending, r, &ids)
+		err = s.createFew(ctx, pending, r, limited, &ids)
 	} else {
 		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 			return withRequestKey(ctx, tx, r, func() error {
+				if err := reserveJobs(ctx, tx, pending, limited); err != nil {
+					return err
+				}
 				return eachBatch(pending, func(rows []store.NewRow) error {
 					ids = appendIDs(ids, rows)
 					if err := copyJobs(ctx, tx, rows); err != nil {
@@ -63,7 +71,7 @@ func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, err
 }
 
 // createFew stores jobs in one statement, and without a transaction if nothing needs one.
-func (s *Store) createFew(ctx context.Context, pending *store.Spool, r *store.Request, ids *[]belfry.ID) error {
+func (s *Store) createFew(ctx context.Context, pending *store.Spool, r *store.Request, limited bool, ids *[]belfry.ID) error {
 	var rows []store.NewRow
 	if err := pending.Each(func(row *store.NewRow) error {
 		rows = append(rows, *row)
@@ -72,17 +80,28 @@ func (s *Store) createFew(ctx context.Context, pending *store.Spool, r *store.Re
 		return err
 	}
 	*ids = appendIDs(*ids, rows)
-	if r == nil && len(oneOffIDs(rows)) == 0 {
+	if r == nil && len(oneOffIDs(rows)) == 0 && !limited {
 		return insertJobs(ctx, s.pool, rows)
 	}
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		return withRequestKey(ctx, tx, r, func() error {
+			if err := reserveJobs(ctx, tx, pending, limited); err != nil {
+				return err
+			}
 			if err := insertJobs(ctx, tx, rows); err != nil {
 				return err
 			}
 			return checkNotEnded(ctx, tx, rows)
 		})
 	})
+}
+
+// reserveJobs makes room for jobs if a namespace of theirs has a quota.
+func reserveJobs(ctx context.Context, tx pgx.Tx, pending *store.Spool, limited bool) error {
+	if !limited {
+		return nil
+	}
+	return sqlstore.ReserveJobs(sharedTx{ctx, tx, nil}, pending)
 }
 
 // eachBatch calls f for the jobs of a spool, as many at once as one COPY takes.

@@ -58,6 +58,10 @@ func noLiveJobError(ctx context.Context, q querier, namespace string, id belfry.
 }
 
 func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edit store.Edit) (belfry.Job, error) {
+	quota, err := s.Quota(ctx, namespace)
+	if err != nil {
+		return belfry.Job{}, err
+	}
 	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
 	var (
@@ -69,10 +73,10 @@ func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 		change, editErr = edit(j, p, now)
 		return change, editErr
 	}
-	err := retryDeadlock(func() error {
+	err = retryDeadlock(func() error {
 		next = followUps{}
 		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
-			job, err = s.edit(ctx, tx, namespace, id, keepErr, &next)
+			job, err = s.edit(ctx, tx, namespace, id, quota, keepErr, &next)
 			return err
 		})
 	})
@@ -88,7 +92,7 @@ func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 	return job, nil
 }
 
-func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry.ID, edit store.Edit, next *followUps) (belfry.Job, error) {
+func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry.ID, quota belfry.Quota, edit store.Edit, next *followUps) (belfry.Job, error) {
 	p, now, err := lockPlan(ctx, tx, namespace, id)
 	if err != nil {
 		return belfry.Job{}, err
@@ -102,6 +106,11 @@ func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry
 		return old, err
 	}
 	job := change.Job
+	if quota.MaxStoredBytes > 0 {
+		if err := sqlstore.ReserveGrowth(sharedTx{ctx, tx, nil}, old, job); err != nil {
+			return job, err
+		}
+	}
 	if err := updateJob(ctx, tx, &old, change); err != nil {
 		return job, err
 	}

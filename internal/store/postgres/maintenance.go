@@ -16,9 +16,9 @@ const (
 	truncateJobs    = `TRUNCATE belfry.jobs, belfry.plans, belfry.revisions, belfry.keys, belfry.triggers, belfry.runs, belfry.attempts, belfry.history, belfry.dead, belfry.ended`
 )
 
-// DeleteNamespace truncates the tables if they have nothing else: that takes no time
+// PurgeNamespace truncates the tables if they have nothing else: that takes no time
 // and leaves no dead tuples.
-func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
+func (s *Store) PurgeNamespace(ctx context.Context, namespace string) error {
 	ctx, cancel := detach(ctx, bulkTimeout)
 	defer cancel()
 	return wrapError("delete a namespace", pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
@@ -28,7 +28,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
 		if err := truncateIfAlone(ctx, tx, namespace); err != nil {
 			return err
 		}
-		return sqlstore.DeleteNamespace(sharedTx{ctx, tx, nil}, namespace)
+		return sqlstore.PurgeNamespace(sharedTx{ctx, tx, nil}, namespace)
 	}))
 }
 

@@ -85,7 +85,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{log: o.Log, metrics: o.Metrics, pruneScan: pruneScan{next: map[string]int64{}, done: map[string]bool{}}}
-	s.Store = sqlstore.Store{DB: s, Specs: &s.specs, ScanLimit: runScanLimit, SearchTime: searchTime}
+	s.Store = sqlstore.Store{DB: s, Specs: &s.specs, ScanLimit: runScanLimit, SearchTime: searchTime, Quotas: new(sqlstore.Quotas)}
 	if err := s.connect(ctx, c, o.Connections); err != nil {
 		return nil, err
 	}

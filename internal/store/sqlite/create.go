@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
 const (
@@ -24,7 +25,16 @@ func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, err
 		return err
 	}
 	defer pending.Close()
+	limited, err := s.IsLimited(ctx, pending.Usage())
+	if err != nil {
+		return err
+	}
 	return s.writeRequest(ctx, "create jobs", r, func(t *tx) error {
+		if limited {
+			if err := sqlstore.ReserveJobs(sharedTx{t}, pending); err != nil {
+				return err
+			}
+		}
 		t.changes.many = !pending.InMemory()
 		t.changes.plans = t.changes.many
 		return pending.Each(t.insertJob)

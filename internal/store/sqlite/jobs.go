@@ -68,6 +68,10 @@ SELECT id, revision, shard, spec, payload, ? FROM jobs WHERE id = ?`
 )
 
 func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edit store.Edit) (belfry.Job, error) {
+	quota, err := s.Quota(ctx, namespace)
+	if err != nil {
+		return belfry.Job{}, err
+	}
 	return writeValue(ctx, s, "edit a job", func(t *tx) (belfry.Job, error) {
 		job, err := t.editableJob(namespace, id)
 		if err != nil {
@@ -83,6 +87,11 @@ func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 		}
 		if change == nil {
 			return t.withResult(job, nil)
+		}
+		if quota.MaxStoredBytes > 0 {
+			if err := sqlstore.ReserveGrowth(sharedTx{t}, job, change.Job); err != nil {
+				return job, err
+			}
 		}
 		if err := t.applyChange(&job, change); err != nil {
 			return job, err

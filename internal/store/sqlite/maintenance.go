@@ -10,9 +10,9 @@ import (
 	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
-// DeleteNamespace deletes without a condition where the tables have nothing else, which
+// PurgeNamespace deletes without a condition where the tables have nothing else, which
 // SQLite does without a look at the rows.
-func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
+func (s *Store) PurgeNamespace(ctx context.Context, namespace string) error {
 	return s.write(ctx, "delete a namespace", func(t *tx) error {
 		others, err := t.exists(translate(sqlstore.HasOthers), namespace)
 		if err != nil {
@@ -25,7 +25,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
 				}
 			}
 		}
-		return sqlstore.DeleteNamespace(sharedTx{t}, namespace)
+		return sqlstore.PurgeNamespace(sharedTx{t}, namespace)
 	})
 }
 

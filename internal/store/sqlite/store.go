@@ -76,7 +76,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{log: o.Log, metrics: o.Metrics}
-	s.Store = sqlstore.Store{DB: s, Specs: &s.specs, ScanLimit: scanLimit}
+	s.Store = sqlstore.Store{DB: s, Specs: &s.specs, ScanLimit: scanLimit, Quotas: new(sqlstore.Quotas)}
 	s.close = sync.OnceValue(s.closeAll)
 	if err := s.open(ctx, o); err != nil {
 		s.Close()

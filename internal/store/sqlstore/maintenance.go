@@ -8,9 +8,9 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// Namespaces looks up one namespace after another in the index of lists, so that it costs
+// JobNamespaces looks up one namespace after another in the index of lists, so that it costs
 // the same however many jobs there are.
-func (s Store) Namespaces(ctx context.Context) ([]string, error) {
+func (s Store) JobNamespaces(ctx context.Context) ([]string, error) {
 	return list(ctx, s, Read, "list namespaces", func(name *string) []any { return []any{name} }, `
 WITH RECURSIVE found (namespace) AS (
   SELECT (SELECT namespace FROM belfry.jobs WHERE state <> 'deleted' ORDER BY namespace LIMIT 1)
@@ -48,8 +48,8 @@ func (s Store) TraceLinks(ctx context.Context, ids []belfry.ID) (map[belfry.ID]s
 const HasOthers = `SELECT EXISTS (SELECT 1 FROM belfry.jobs WHERE namespace <> $1) OR EXISTS (SELECT 1 FROM belfry.ended WHERE namespace <> $1)
     OR EXISTS (SELECT 1 FROM belfry.history WHERE namespace <> $1)`
 
-// DeleteNamespace deletes the rows of a namespace. Those of some tables belong to its jobs.
-func DeleteNamespace(t Tx, namespace string) error {
+// PurgeNamespace deletes the rows of a namespace. Those of some tables belong to its jobs.
+func PurgeNamespace(t Tx, namespace string) error {
 	for _, table := range []string{"plans", "revisions", "keys"} {
 		if _, err := t.Exec(`DELETE FROM belfry.`+table+` WHERE job_id IN (SELECT id FROM belfry.jobs WHERE namespace = $1 UNION ALL SELECT id FROM belfry.ended WHERE namespace = $1)`, namespace); err != nil {
 			return err

@@ -20,6 +20,8 @@ type Store struct {
 	ScanLimit int // how many rows of an index a page of a list reads at a time
 
 	SearchTime time.Duration // after which no further scan of a page starts
+
+	Quotas *Quotas // empty at first
 }
 
 // DB is a database.
