@@ -108,7 +108,7 @@ func (s Spec) Lane(namespace string) string {
 	if s.namesHandler() {
 		return NamespaceLane(namespace, Lane(s.Queue, s.Handler))
 	}
-	if namespace == DefaultNamespace || namespace == "" {
+	if namespace == DefaultNamespace || namespace == "" || !slices.Contains(ReservedHandlers, s.Type) {
 		return Lane(s.Queue, s.Type)
 	}
 	return NamespaceLane(namespace, Lane(s.Queue, s.Type))

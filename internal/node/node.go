@@ -25,6 +25,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/notify"
 	"github.com/belfry-sh/belfry/internal/scheduler"
+	"github.com/belfry-sh/belfry/internal/share"
 	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/internal/store/postgres"
 	"github.com/belfry-sh/belfry/internal/store/sqlite"
@@ -51,6 +52,7 @@ type Node struct {
 	taken     chan []int           // shards that it has begun to lead
 	service   election.Service     // which elects; nil: the database does
 	elections elections
+	quotas    share.Quotas // of namespaces
 
 	queue       dispatch.Queue      // of announcements; nil: workers find ready runs in the database
 	connections *broker.Connections // nil: no jobs of type message
@@ -187,6 +189,7 @@ func (n *Node) Run(ctx context.Context) error {
 	defer stop()
 	work, ctx := errgroup.WithContext(ctx)
 	local := scheduler.NewLocal(ctx, n.store)
+	n.shareSlots(ctx, local)
 	var offers control.Offers
 	var s *scheduler.Scheduler
 	if n.config.has(RoleScheduler) {
@@ -291,6 +294,7 @@ func (n *Node) serve(ctx context.Context, offers control.Offers) error {
 		o.Control = control.New(n.store, n.config.planDefaults())
 		o.Control.RunsIn(n.id, n.ownsAll(), n.election())
 		o.Control.FillClaims(offers)
+		o.Control.LimitRunning(&n.quotas)
 		o.Control.SendThrough(n.sender())
 		o.Control.CheckPayloads(n.connections.Check, n.config.AllowShell)
 		page := web.Options{Control: o.Control, Draining: n.draining, Settings: n.config.Settings, Version: n.config.Version, Log: n.log}

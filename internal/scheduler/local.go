@@ -33,15 +33,16 @@ type Local struct {
 	turn    chan struct{} // taken by the claim that checks the store
 
 	mu         sync.Mutex
-	open       []*request       // oldest first, also those that are being filled
-	lastWorker belfry.ID        // the worker of the node
-	manyAt     time.Time        // when it last began or ended a claim of many runs
-	ready      bool             // the store may have ready runs
-	checking   bool             // they are being claimed
-	checked    time.Time        // when the store was last asked
-	looking    bool             // it is being asked
-	below      int64            // the lowest rank of the ready runs of the node's worker
-	heads      map[string]int64 // the lowest ranks of the due items in the backlog of the loop, by lane; nil: there is no loop
+	open       []*request      // oldest first, also those that are being filled
+	lastWorker belfry.ID       // the worker of the node
+	manyAt     time.Time       // when it last began or ended a claim of many runs
+	ready      bool            // the store may have ready runs
+	checking   bool            // they are being claimed
+	checked    time.Time       // when the store was last asked
+	looking    bool            // it is being asked
+	below      int64           // the lowest rank of the ready runs of the node's worker
+	heads      map[string]head // of the due items in the backlog of the loop, by lane; nil: there is no loop
+	divided    divided         // of several namespaces
 
 	registered map[belfry.ID]bool      // workers elsewhere, which may be offered runs
 	claimedAt  map[belfry.ID]time.Time // when a worker elsewhere last had an open claim
@@ -59,6 +60,14 @@ type request struct {
 	result  chan claimResult
 	woken   chan struct{} // closed when there is a result, or ready runs may come first
 	isWoken bool
+	grants  map[string]int // slots for due items, by namespace, if several share them
+	taken   map[string]int // those that are being filled
+}
+
+// head is the first of the due items of a lane.
+type head struct {
+	rank  int64
+	count int // of the items
 }
 
 // wake wakes the claim; Local.mu is held.
@@ -79,7 +88,9 @@ type LocalStore interface {
 	worker.Source
 	store.Notifier
 	ClaimBelow(ctx context.Context, c belfry.Claim, rank int64) ([]*belfry.Run, error)
+	ClaimRuns(ctx context.Context, c belfry.Claim, runs []belfry.ID) ([]*belfry.Run, error)
 	ReadyRank(ctx context.Context, lanes []string) (int64, error)
+	store.SharedRuns
 }
 
 // NewLocal makes the source. It is woken until ctx ends.
@@ -139,9 +150,14 @@ func (l *Local) check(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error
 // claimReady claims the ready runs that come before all due items. If there is none, it
 // finds out where the others begin.
 func (l *Local) claimReady(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
+	if l.isShared() {
+		return l.claimShares(ctx, c)
+	}
+	c.Lanes = l.withSingle(c.Lanes)
 	head := l.head(c.Lanes)
 	runs, err := l.ClaimBelow(ctx, c, head)
 	if err != nil || len(runs) > 0 {
+		c.Slots.TakeRuns(runs)
 		return runs, err
 	}
 	below := int64(plan.MaxRank)
@@ -165,6 +181,10 @@ func (l *Local) wait(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error)
 	l.mu.Unlock()
 	defer timer.Stop()
 	r := l.add(c, plan.MaxRank, true)
+	var freed <-chan struct{}
+	if c.Slots != nil {
+		freed = c.Slots.Freed
+	}
 	for waiting := true; waiting; {
 		select {
 		case <-r.woken:
@@ -176,6 +196,11 @@ func (l *Local) wait(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error)
 			l.setReady()
 		case <-l.recheck:
 			l.setReady()
+		case <-freed:
+			if pause := l.slotFreed(); pause > 0 {
+				timer.Reset(pause)
+			}
+			continue
 		case <-ctx.Done():
 		}
 		waiting = false
@@ -215,7 +240,7 @@ func (l *Local) close(r *request) ([]*belfry.Run, error) {
 func (l *Local) look(ctx context.Context, lanes []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.checked = time.Now(); l.heads == nil {
+	if l.checked = time.Now(); l.heads == nil || l.sharesHeads() {
 		l.ready = true
 		wake(l.recheck)
 		return
@@ -227,7 +252,7 @@ func (l *Local) look(ctx context.Context, lanes []string) {
 	go func() {
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 		defer cancel()
-		rank, err := l.ReadyRank(call, lanes)
+		rank, err := l.ReadyRank(call, l.withSingle(lanes))
 		head := l.head(lanes)
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -240,18 +265,23 @@ func (l *Local) look(ctx context.Context, lanes []string) {
 	}()
 }
 
-// setHeads records the lowest ranks of the due items, by lane.
-func (l *Local) setHeads(heads map[string]int64) {
+// setHeads records the first of the due items, by lane.
+func (l *Local) setHeads(heads map[string]head) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.heads = heads
+	if l.sharesHeads() {
+		l.divideOpen()
+	}
 	l.recheckReady()
 }
 
 // recheckReady has the node's worker look at the store again if ready runs that came after
 // the due items come first now: those were fired meanwhile. mu is held.
 func (l *Local) recheckReady() {
-	if i := slices.IndexFunc(l.open, func(r *request) bool { return r.own }); i >= 0 && l.below < l.lowest(l.open[i].claim.Lanes) {
+	if l.sharesHeads() {
+		l.recheckLanes()
+	} else if i := slices.IndexFunc(l.open, func(r *request) bool { return r.own }); i >= 0 && l.below < l.lowest(l.open[i].claim.Lanes) {
 		wake(l.recheck)
 	}
 }
@@ -267,9 +297,9 @@ func (l *Local) head(lanes []string) int64 {
 // lowest is head with mu held.
 func (l *Local) lowest(lanes []string) int64 {
 	head := int64(plan.MaxRank)
-	for _, lane := range lanes {
-		if rank, ok := l.heads[lane]; ok {
-			head = min(head, rank+1)
+	for lane, due := range l.heads {
+		if belfry.ServesLane(lanes, lane) {
+			head = min(head, due.rank+1)
 		}
 	}
 	return head
@@ -290,7 +320,7 @@ func (l *Local) shouldCheck() bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.ready {
+	if !l.ready && !l.mayUnblock() {
 		return false
 	}
 	l.ready, l.checking, l.checked = false, true, time.Now()
@@ -310,17 +340,21 @@ func (l *Local) openSlots(lane string) (n int, below int64) {
 	defer l.mu.Unlock()
 	head, due := l.heads[lane]
 	below = plan.MaxRank
+	shared := l.sharesHeads()
 	for _, r := range l.open {
-		if !l.mayFill(r) || !slices.Contains(r.claim.Lanes, lane) {
+		if !l.mayFill(r) || !belfry.ServesLane(r.claim.Lanes, lane) {
 			continue
 		}
-		ready := r.below
-		if r.own {
+		ready, free := r.below, r.claim.Limit
+		switch {
+		case shared:
+			ready, free = l.shareOf(r, lane)
+		case r.own:
 			ready = l.below
 		}
 		switch {
-		case !due || head < ready:
-			n += r.claim.Limit
+		case !due || head.rank < ready:
+			n += free
 			below = min(below, ready)
 		case r.own:
 			wake(l.recheck)
@@ -348,17 +382,26 @@ func (l *Local) beginFill(steps []plan.Step) (claims []*request, slots []store.F
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.sharesHeads() || hasOther(l, needed) {
+		return l.fillShares(needed)
+	}
 	for _, r := range l.open {
-		lane := slices.IndexFunc(r.claim.Lanes, func(lane string) bool { return needed[lane] > 0 })
-		if lane < 0 || !l.mayFill(r) || slices.ContainsFunc(claims, func(o *request) bool { return o.claim.WorkerID == r.claim.WorkerID }) {
+		lanes := l.withSingle(r.claim.Lanes)
+		lane := slices.IndexFunc(lanes, func(lane string) bool { return needed[lane] > 0 })
+		if lane < 0 || !l.mayFill(r) || fillsWorker(claims, r) {
 			continue
 		}
-		needed[r.claim.Lanes[lane]] -= r.claim.Limit
+		needed[lanes[lane]] -= r.claim.Limit
 		r.filling = true
 		claims = append(claims, r)
-		slots = append(slots, store.FreeSlots{Worker: r.claim.WorkerID, Lanes: r.claim.Lanes, Free: r.claim.Limit})
+		slots = append(slots, store.FreeSlots{Worker: r.claim.WorkerID, Lanes: lanes, Free: r.claim.Limit})
 	}
 	return claims, slots
+}
+
+// fillsWorker reports whether one of the claims is of the same worker as another one.
+func fillsWorker(claims []*request, r *request) bool {
+	return slices.ContainsFunc(claims, func(o *request) bool { return o.claim.WorkerID == r.claim.WorkerID })
 }
 
 // endFill sends their runs to the claims that were taken. Those that got none stay open.
@@ -374,6 +417,8 @@ func (l *Local) endFill(claims []*request, runs []*belfry.Run, err error) {
 	defer l.mu.Unlock()
 	for _, r := range claims {
 		runs := of[r.claim.WorkerID]
+		settleSlots(r.claim.Slots, r.taken, runs)
+		r.taken = nil
 		if len(runs) == 0 && err == nil && !r.closing {
 			r.filling = false
 			continue

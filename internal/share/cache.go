@@ -23,8 +23,13 @@ type Source interface {
 // Quotas is what the namespaces of a cluster may use, as it was some seconds ago. The zero
 // value has none.
 type Quotas struct {
-	of     atomic.Pointer[map[string]belfry.Quota]
-	shared atomic.Bool
+	current atomic.Pointer[quotas]
+}
+
+type quotas struct {
+	of     map[string]belfry.Quota
+	shared bool
+	single string
 }
 
 // Run reads the quotas again and again until ctx ends. While they cannot be read the last
@@ -51,49 +56,41 @@ func (q *Quotas) read(ctx context.Context, s Source) error {
 	if err != nil {
 		return err
 	}
-	of, shared := make(map[string]belfry.Quota, len(used)), false
+	next := quotas{of: make(map[string]belfry.Quota, len(used)), single: belfry.DefaultNamespace}
 	for _, name := range used {
-		of[name] = belfry.Quota{}
+		next.of[name] = belfry.Quota{}
 	}
 	for _, n := range namespaces {
-		of[n.Name] = n.Quota
+		next.of[n.Name] = n.Quota
 	}
-	for name, quota := range of {
-		shared = shared || name != belfry.DefaultNamespace || quota.MaxRunning > 0
+	next.shared = len(next.of) > 1
+	for name, quota := range next.of {
+		next.single = name
+		next.shared = next.shared || quota.MaxRunning > 0
 	}
-	q.of.Store(&of)
-	q.shared.Store(shared)
+	q.current.Store(&next)
 	return nil
 }
 
-// All returns the quotas by namespace, not to be changed. Every namespace that has jobs or a
-// quota of its own is there.
-func (q *Quotas) All() map[string]belfry.Quota {
+func (q *Quotas) get() *quotas {
 	if q != nil {
-		if of := q.of.Load(); of != nil {
-			return *of
+		if current := q.current.Load(); current != nil {
+			return current
 		}
 	}
-	return nil
+	return &quotas{single: belfry.DefaultNamespace}
 }
 
-// Shared reports whether there is anything to divide: without other namespaces than the
-// default one, and no limit for that, there is not.
-func (q *Quotas) Shared() bool { return q != nil && q.shared.Load() }
+// All returns the quotas by namespace, not to be changed. Every namespace that has jobs or was
+// declared is there.
+func (q *Quotas) All() map[string]belfry.Quota { return q.get().of }
+
+// Shared reports whether there is anything to divide: more than one namespace, or a limit.
+func (q *Quotas) Shared() bool { return q.get().shared }
+
+// Single is the only namespace if nothing is shared, as far as is known.
+func (q *Quotas) Single() string { return q.get().single }
 
 // MaxRunning is how many runs of a namespace may run at once; zero: as many as there are
 // slots.
 func (q *Quotas) MaxRunning(namespace string) int { return q.All()[namespace].MaxRunning }
-
-// Limits returns those of the namespaces that have a limit of running runs, with it.
-func (q *Quotas) Limits() (limits map[string]int) {
-	for name, quota := range q.All() {
-		if quota.MaxRunning > 0 {
-			if limits == nil {
-				limits = map[string]int{}
-			}
-			limits[name] = quota.MaxRunning
-		}
-	}
-	return limits
-}
