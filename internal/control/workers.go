@@ -157,7 +157,7 @@ func (c *Control) waitForRuns(ctx context.Context, namespace string, claim belfr
 		if runs, err = c.claim(ctx, namespace, claim, due); err != nil || len(runs) > 0 {
 			return runs, err
 		}
-		c.poller.missed(w, due < plan.MaxRank)
+		c.poller.missed(w, due < plan.MaxRank, c.quotas.MaxRunning(namespace) > 0)
 		woken, take := c.offer(ctx, claim, due)
 		again := true
 		select {
@@ -241,14 +241,18 @@ func (p *claimPoller) remove(w *claimWaiter, served bool) {
 
 // missed records that a waiter found nothing. If it was woken for that, it pauses, and
 // others get their chance: it may be one that is not registered. It pauses shortly if ready
-// runs are not its first choice because something else is due.
-func (p *claimPoller) missed(w *claimWaiter, due bool) {
+// runs are not its first choice because something else is due. If its namespace is limited,
+// ready runs may wait for others to end, of which nobody is notified.
+func (p *claimPoller) missed(w *claimWaiter, due, limited bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if due {
+	switch {
+	case due:
 		w.misses = 0
+	case limited:
+		w.misses = min(w.misses, 2)
 	}
-	if !w.woken || len(w.wake) > 0 { // or it was woken just now, and claims again
+	if !w.woken && !limited || len(w.wake) > 0 { // or it was woken just now, and claims again
 		return
 	}
 	w.woken = false

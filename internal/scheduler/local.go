@@ -177,7 +177,8 @@ func (l *Local) claimReady(ctx context.Context, c belfry.Claim) ([]*belfry.Run, 
 func (l *Local) wait(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
 	l.mu.Lock()
 	l.lastWorker = c.WorkerID
-	timer := time.NewTimer(l.poll - time.Since(l.checked))
+	poll := l.pollInterval()
+	timer := time.NewTimer(poll - time.Since(l.checked))
 	l.mu.Unlock()
 	defer timer.Stop()
 	r := l.add(c, plan.MaxRank, true)
@@ -190,7 +191,7 @@ func (l *Local) wait(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error)
 		case <-r.woken:
 		case <-timer.C:
 			l.look(ctx, c.Lanes)
-			timer.Reset(l.poll)
+			timer.Reset(poll)
 			continue
 		case <-l.wakeups:
 			l.setReady()

@@ -18,12 +18,17 @@ import (
 // asked again: slots that are freed meanwhile are filled with due items.
 const blockedPause = 20 * time.Millisecond
 
+// limitedPoll is how often the store is asked while a namespace has as many running runs as it
+// may have: they may end elsewhere.
+const limitedPoll = 200 * time.Millisecond
+
 // divided is what Local knows while several namespaces share the slots of the node's worker.
 type divided struct {
 	quotas  *share.Quotas
 	metrics *metrics.Metrics
 	below   map[string]int64 // by lane: the lowest rank of the ready runs that come after due items
 	blocked bool             // ready runs were held back
+	limited bool             // by a limit of their namespace, perhaps
 }
 
 // Share divides the slots of the node's worker among namespaces.
@@ -176,7 +181,7 @@ func (l *Local) sharesOf(c *belfry.Claim, ready map[string]store.ReadyLane, limi
 	}
 	shares.Most = l.divide(*c, demand)
 	c.Lanes, taken = lanes, map[string]int{}
-	l.divided.blocked = false
+	l.divided.blocked, l.divided.limited = false, len(limits) > 0
 	for namespace, n := range first {
 		taken[namespace] = min(n, shares.Most[namespace])
 		l.divided.blocked = l.divided.blocked || taken[namespace] < n || limits[namespace] > 0
@@ -292,6 +297,14 @@ func (l *Local) slotFreed() (pause time.Duration) {
 		pause = max(blockedPause-time.Since(l.checked), time.Millisecond)
 	}
 	return pause
+}
+
+// pollInterval is how often to ask the store without a wake-up; mu is held.
+func (l *Local) pollInterval() time.Duration {
+	if l.divided.limited {
+		return min(l.poll, limitedPoll)
+	}
+	return l.poll
 }
 
 // mayUnblock reports whether it is time to claim ready runs that were held back; mu is held.
