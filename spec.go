@@ -108,27 +108,32 @@ func (s Spec) Lane(namespace string) string {
 	if s.namesHandler() {
 		return NamespaceLane(namespace, Lane(s.Queue, s.Handler))
 	}
-	if namespace == DefaultNamespace || namespace == "" || !slices.Contains(ReservedHandlers, s.Type) {
-		return Lane(s.Queue, s.Type)
-	}
-	return NamespaceLane(namespace, Lane(s.Queue, s.Type))
+	return BuiltinLane(namespace, Lane(s.Queue, s.Type))
 }
 
 // Lane names a handler in a queue: a worker claims runs by lane.
 func Lane(queue, handler string) string { return queue + "/" + handler }
 
-// NamespaceLane is the lane of a handler in a namespace. Other namespaces may have handlers
-// of the same name.
+// NamespaceLane is the lane of a user's handler. Other namespaces may have handlers of the
+// same name.
 func NamespaceLane(namespace, lane string) string { return namespace + ":" + lane }
 
-// LaneNamespace returns the namespace of a lane, and the lane that a worker names which
-// serves it: that of a built-in handler serves all namespaces.
+// BuiltinLane is the lane of a built-in handler, which serves all namespaces, for one of them.
+func BuiltinLane(namespace, lane string) string {
+	if namespace == DefaultNamespace || namespace == "" {
+		return lane
+	}
+	return namespace + "::" + lane
+}
+
+// LaneNamespace returns the namespace of a lane, and the lane that workers name which serve
+// it: that of a built-in handler has no namespace.
 func LaneNamespace(lane string) (namespace, served string) {
 	namespace, rest, found := strings.Cut(lane, ":")
 	if !found {
 		return DefaultNamespace, lane
 	}
-	if _, handler, _ := strings.Cut(rest, "/"); slices.Contains(ReservedHandlers, handler) {
+	if rest, builtin := strings.CutPrefix(rest, ":"); builtin {
 		return namespace, rest
 	}
 	return namespace, lane
@@ -142,6 +147,7 @@ func ServesLane(lanes []string, lane string) bool {
 
 // SplitLane returns the queue and the handler of a lane.
 func SplitLane(lane string) (queue, handler string) {
+	_, lane = LaneNamespace(lane)
 	if _, rest, found := strings.Cut(lane, ":"); found {
 		lane = rest
 	}

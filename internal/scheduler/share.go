@@ -65,8 +65,8 @@ func (l *Local) withSingle(lanes []string) []string {
 	}
 	all := slices.Clone(lanes)
 	for _, lane := range lanes {
-		if own := belfry.NamespaceLane(single, lane); !strings.Contains(lane, ":") && belfry.ServesLane(lanes, own) {
-			all = append(all, own)
+		if !strings.Contains(lane, ":") {
+			all = append(all, belfry.BuiltinLane(single, lane))
 		}
 	}
 	return all

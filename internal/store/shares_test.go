@@ -55,7 +55,7 @@ func TestReadyLanesHaveTheNamespace(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := map[string]store.ReadyLane{}
-		for namespace, l := range map[string]struct{ count, oldest int }{"": {2, 3}, "acme:": {3, 5}, "billing:": {1, 2}} {
+		for namespace, l := range map[string]struct{ count, oldest int }{"": {2, 3}, "acme::": {3, 5}, "billing::": {1, 2}} {
 			want[namespace+lane] = store.ReadyLane{Count: l.count, Rank: f.rankOf(t, l.oldest)}
 		}
 		wantEqual(t, "ready lanes", lanes, want)
@@ -66,7 +66,7 @@ func TestClaimTakesAShareOfEachNamespace(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		f.readyRuns(t, map[string]int{"default": 6, "acme": 30, "billing": 2})
 		worker := f.registerWorker(t)
-		lanes := []string{lane, "acme:" + lane, "billing:" + lane}
+		lanes := []string{lane, "acme::" + lane, "billing::" + lane}
 		_, got := f.claimShares(t, worker, 10, store.Shares{Most: map[string]int{"default": 3, "acme": 0, "billing": 5}}, lanes...)
 		wantEqual(t, "claimed by namespace", got, map[string]int{"default": 3, "billing": 2})
 
@@ -77,7 +77,7 @@ func TestClaimTakesAShareOfEachNamespace(t *testing.T) {
 		}
 
 		below := f.rankOf(t, 20)
-		_, got = f.claimShares(t, worker, 100, store.Shares{Below: map[string]int64{"acme:" + lane: below}}, lanes...)
+		_, got = f.claimShares(t, worker, 100, store.Shares{Below: map[string]int64{"acme::" + lane: below}}, lanes...)
 		wantEqual(t, "claimed below a rank", got, map[string]int{"acme": 7})
 
 		_, got = f.claimShares(t, newID(), 100, store.Shares{}, lanes...)
@@ -95,7 +95,7 @@ func TestShareIsOfAllLanesOfANamespace(t *testing.T) {
 			f.createJob(t, 3+i, withNamespace("acme"), withQueue("slow"))
 		}
 		f.fireDue(t)
-		_, got := f.claimShares(t, f.registerWorker(t), 10, store.Shares{Most: map[string]int{"acme": 3}}, "acme:"+lane, "acme:slow/http")
+		_, got := f.claimShares(t, f.registerWorker(t), 10, store.Shares{Most: map[string]int{"acme": 3}}, "acme::"+lane, "acme::slow/http")
 		wantEqual(t, "claimed", got, map[string]int{"acme": 3})
 	})
 }
@@ -105,7 +105,7 @@ func TestMaxRunningIsExact(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		f.readyRuns(t, map[string]int{"acme": 40, "default": 20})
 		shares := store.Shares{MaxRunning: map[string]int{"acme": 5}}
-		lanes := []string{lane, "acme:" + lane}
+		lanes := []string{lane, "acme::" + lane}
 		var mu sync.Mutex
 		var held []*belfry.Run
 		claimed := map[string]int{}

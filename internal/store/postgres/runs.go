@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -38,18 +37,6 @@ WITH locked AS MATERIALIZED (
   SELECT r.ctid AS run, r.rank FROM belfry.runs r
    WHERE r.id = ANY($6::uuid[]) AND r.lane = ANY($2::text[]) AND r.state = 'ready' AND EXISTS (SELECT 1 FROM belfry.workers w WHERE w.id = $1)
    ORDER BY r.rank LIMIT $3 FOR UPDATE SKIP LOCKED
-), ` + claimLocked
-
-	// claimSharesSQL claims the runs of lowest rank of each lane, below a rank of its own, and
-	// no more of a namespace than its share.
-	claimSharesSQL = `/* claim shares */
-WITH locked AS MATERIALIZED (
-  SELECT y.run, y.rank FROM (
-    SELECT x.run, x.rank, l.most, row_number() OVER (PARTITION BY l.namespace ORDER BY x.rank) AS n
-      FROM unnest($2::text[], $6::text[], $7::integer[], $8::bigint[]) AS l (lane, namespace, most, below)
-     CROSS JOIN LATERAL (SELECT r.ctid AS run, r.rank FROM belfry.runs r WHERE r.lane = l.lane AND r.state = 'ready' AND r.rank < l.below ORDER BY r.rank LIMIT l.most FOR UPDATE SKIP LOCKED) x
-     WHERE EXISTS (SELECT 1 FROM belfry.workers w WHERE w.id = $1)) y
-   WHERE y.n <= y.most ORDER BY y.rank LIMIT $3
 ), ` + claimLocked
 
 	claimLocked = `assigned AS (
@@ -86,55 +73,6 @@ func (s *Store) ClaimBelow(ctx context.Context, c belfry.Claim, rank int64) ([]*
 func (s *Store) ClaimRuns(ctx context.Context, c belfry.Claim, runs []belfry.ID) ([]*belfry.Run, error) {
 	c.Limit = min(c.Limit, len(runs))
 	return s.claim(ctx, c, claimRunsSQL, column(runs, func(id *belfry.ID) pgtype.UUID { return notNull(*id) }))
-}
-
-func (s *Store) ClaimShares(ctx context.Context, c belfry.Claim, shares store.Shares) (runs []*belfry.Run, err error) {
-	if len(shares.MaxRunning) == 0 {
-		return s.claim(ctx, c, claimSharesSQL, shareArgs(shares.Of(&c, nil))...)
-	}
-	ctx, cancel := detach(ctx, fireTimeout)
-	defer cancel()
-	var claimed []claimedRun
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		running, err := countRunning(ctx, tx, slices.Sorted(maps.Keys(shares.MaxRunning)))
-		if err != nil {
-			return err
-		}
-		args := shareArgs(shares.Of(&c, running))
-		claimed, err = s.collectClaimed(ctx, tx, c, claimSharesSQL, args...)
-		return err
-	})
-	if err != nil {
-		return nil, wrapError("claim", err)
-	}
-	return s.startClaimed(ctx, claimed), nil
-}
-
-// countRunning counts the running runs of namespaces. Until the end of the transaction nobody
-// else counts them, so that no two claims take what is left; a namespace has no other way to
-// start a run while it is limited.
-func countRunning(ctx context.Context, tx pgx.Tx, namespaces []string) (map[string]int, error) {
-	for _, namespace := range namespaces {
-		if _, err := tx.Exec(ctx, `/* lock namespace */ SELECT pg_advisory_xact_lock(hashtextextended('belfry running ' || $1, 0))`, storable(namespace)); err != nil {
-			return nil, err
-		}
-	}
-	running := map[string]int{}
-	var namespace string
-	var n int
-	err := forEach(ctx, tx, []any{&namespace, &n}, func() error {
-		running[namespace] = n
-		return nil
-	}, `/* count running */ SELECT namespace, count(*) FROM belfry.runs WHERE state = 'running' AND namespace = ANY($1::text[]) GROUP BY namespace`, storables(namespaces))
-	return running, err
-}
-
-func shareArgs(shares []store.LaneShare) []any {
-	return []any{
-		column(shares, func(l *store.LaneShare) string { return storable(l.Namespace) }),
-		column(shares, func(l *store.LaneShare) int32 { return int32(l.Most) }),
-		column(shares, func(l *store.LaneShare) int64 { return l.Below }),
-	}
 }
 
 func (s *Store) claim(ctx context.Context, c belfry.Claim, sql string, which ...any) ([]*belfry.Run, error) {

@@ -18,8 +18,6 @@ const (
 	selectReadyRuns = `SELECT id, rank FROM runs WHERE id IN (SELECT unhex(value, '-') FROM json_each(?)) AND lane IN (SELECT value FROM json_each(?)) AND state = 'ready'
 ORDER BY rank, id LIMIT ?`
 
-	countRunningOf = `SELECT count(*) FROM runs INDEXED BY runs_running WHERE state = 'running' AND namespace = ?`
-
 	// The spec and the payload are those of the revision that the run was fired
 	// from, unless the run has a payload of its own.
 	selectClaimed = `SELECT r.job_id, r.namespace, r.revision, r.kind, r.scheduled_at, r.ready_at, r.fired_at, r.attempt, r.timeout_ms,
@@ -72,38 +70,6 @@ func (s *Store) ClaimBelow(ctx context.Context, c belfry.Claim, rank int64) ([]*
 func (s *Store) ClaimRuns(ctx context.Context, c belfry.Claim, runs []belfry.ID) ([]*belfry.Run, error) {
 	return s.claim(ctx, c, func(t *tx) ([]readyRun, error) {
 		return all(t, scanReady, selectReadyRuns, idsJSON(runs), string(belfry.MustJSON(c.Lanes)), int64(c.Limit))
-	})
-}
-
-func (s *Store) ClaimShares(ctx context.Context, c belfry.Claim, shares store.Shares) ([]*belfry.Run, error) {
-	return s.claim(ctx, c, func(t *tx) (out []readyRun, err error) {
-		running := map[string]int{}
-		for namespace := range shares.MaxRunning {
-			var n int
-			if err := t.get([]any{&n}, countRunningOf, namespace); err != nil {
-				return nil, err
-			}
-			running[namespace] = n
-		}
-		taken := map[string]int{}
-		of, most := map[belfry.ID]string{}, map[string]int{}
-		for _, l := range shares.Of(&c, running) {
-			more, err := all(t, scanReady, selectReady, l.Lane, l.Below, int64(l.Most))
-			if err != nil {
-				return nil, err
-			}
-			for _, r := range more {
-				of[r.id] = l.Namespace
-			}
-			most[l.Namespace] = l.Most
-			out = append(out, more...)
-		}
-		slices.SortFunc(out, func(a, b readyRun) int { return cmp.Or(cmp.Compare(a.rank, b.rank), a.id.Compare(b.id)) })
-		out = slices.DeleteFunc(out, func(r readyRun) bool {
-			taken[of[r.id]]++
-			return taken[of[r.id]] > most[of[r.id]]
-		})
-		return out[:min(len(out), c.Limit)], nil
 	})
 }
 
