@@ -10,6 +10,7 @@ type Claim struct {
 	_           struct{}          `doc:"A request for runs."`
 	WorkerID    ID                `json:"-"` // the incarnation: a new id every time a worker starts
 	Lanes       []string          `json:"-"` // queues and handlers as the store names them, see Lane
+	Slots       *Slots            `json:"-"` // of the worker, if the source is in its process
 	Queues      []string          `json:"queue,omitempty" single:"true" maxitems:"20" implicit:"[\"default\"]" example:"[\"default\"]" doc:"Queues that the worker serves: a name, or a list of names."`
 	Handlers    []string          `json:"handlers" required:"true" minitems:"1" maxitems:"200" example:"[\"send-invoice\"]" doc:"Handlers that the worker has."`
 	Limit       int               `json:"limit,omitempty" min:"1" max:"1000" implicit:"1" example:"10" doc:"How many runs the worker has free slots for."`

@@ -11,7 +11,7 @@ const module = "github.com/belfry-sh/belfry"
 // The rows of the module, lowest last. A package imports from the rows below its own,
 // and within a row none imports another, except for what mayImport adds.
 var (
-	vocabulary = []string{"belfry", "internal/schedule", "internal/wheel", "internal/cache", "internal/sanitize", "internal/jsontext", "internal/schema", "internal/secret", "internal/encrypt", "internal/auth", "internal/webhook"}
+	vocabulary = []string{"belfry", "internal/schedule", "internal/wheel", "internal/cache", "internal/sanitize", "internal/jsontext", "internal/schema", "internal/secret", "internal/encrypt", "internal/auth", "internal/share", "internal/webhook"}
 	decisions  = append([]string{"internal/plan"}, vocabulary...)
 	contracts  = append([]string{"internal/store", "worker", "client"}, decisions...)
 	rules      = append([]string{"internal/target", "internal/command", "internal/validate", "internal/explain", "internal/openapi", "internal/metrics", "internal/tracing", "internal/notify", "internal/broker", "internal/oidc", "internal/secretstore"}, contracts...)
@@ -87,6 +87,7 @@ var mayImport = map[string][]string{
 	"internal/wheel":    nil,
 	"internal/auth":     {"belfry"},
 	"internal/encrypt":  nil,
+	"internal/share":    {"belfry"},
 	"internal/cache":    {"belfry"},
 	"internal/sanitize": nil,
 	"internal/jsontext": nil,

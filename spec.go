@@ -3,6 +3,7 @@ package belfry
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 )
@@ -101,23 +102,52 @@ func (s Spec) namesHandler() bool {
 }
 
 // Lane is the queue and handler of the runs of a job with this spec, as the store and
-// its workers name it; for a user's handler the namespace is part of it.
+// its workers name it. The namespace is part of it, so that the runs of one namespace never
+// stand before those of another; a built-in handler has none in the default namespace.
 func (s Spec) Lane(namespace string) string {
 	if s.namesHandler() {
 		return NamespaceLane(namespace, Lane(s.Queue, s.Handler))
 	}
-	return Lane(s.Queue, s.Type)
+	return BuiltinLane(namespace, Lane(s.Queue, s.Type))
 }
 
 // Lane names a handler in a queue: a worker claims runs by lane.
 func Lane(queue, handler string) string { return queue + "/" + handler }
 
-// NamespaceLane is the lane of a user's handler. Other namespaces may have handlers of
-// the same name, while the built-in handlers serve all namespaces.
+// NamespaceLane is the lane of a user's handler. Other namespaces may have handlers of the
+// same name.
 func NamespaceLane(namespace, lane string) string { return namespace + ":" + lane }
+
+// BuiltinLane is the lane of a built-in handler, which serves all namespaces, for one of them.
+func BuiltinLane(namespace, lane string) string {
+	if namespace == DefaultNamespace || namespace == "" {
+		return lane
+	}
+	return namespace + "::" + lane
+}
+
+// LaneNamespace returns the namespace of a lane, and the lane that workers name which serve
+// it: that of a built-in handler has no namespace.
+func LaneNamespace(lane string) (namespace, served string) {
+	namespace, rest, found := strings.Cut(lane, ":")
+	if !found {
+		return DefaultNamespace, lane
+	}
+	if rest, builtin := strings.CutPrefix(rest, ":"); builtin {
+		return namespace, rest
+	}
+	return namespace, lane
+}
+
+// ServesLane reports whether a worker that names some lanes serves a lane.
+func ServesLane(lanes []string, lane string) bool {
+	_, served := LaneNamespace(lane)
+	return slices.Contains(lanes, served)
+}
 
 // SplitLane returns the queue and the handler of a lane.
 func SplitLane(lane string) (queue, handler string) {
+	_, lane = LaneNamespace(lane)
 	if _, rest, found := strings.Cut(lane, ":"); found {
 		lane = rest
 	}
@@ -127,6 +157,7 @@ func SplitLane(lane string) (queue, handler string) {
 
 // LaneType returns the queue of a lane and the type of its jobs.
 func LaneType(lane string) (queue, kind string) {
+	_, lane = LaneNamespace(lane)
 	queue, kind = SplitLane(lane)
 	if handler := kind; strings.Contains(lane, ":") { // of a user's handler
 		if kind = TypeWorker; strings.HasPrefix(handler, CommandPrefix) {

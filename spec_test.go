@@ -41,7 +41,7 @@ func TestSpecRoundTripsThroughJSON(t *testing.T) {
 func TestDefaultSpec(t *testing.T) {
 	spec := DefaultSpec()
 	spec.Type = TypeHTTP
-	if got := spec.Lane("any"); got != "default/http" {
+	if got := spec.Lane(DefaultNamespace); got != "default/http" {
 		t.Errorf("the lane is %q", got)
 	}
 	if got := spec.Timeout(); got != time.Minute {
@@ -118,7 +118,7 @@ func ExampleSpec_Lane() {
 	fmt.Println(Spec{Queue: "reports", Type: TypeWorker, Handler: "send-invoice"}.Lane("team-a"))
 	fmt.Println(Spec{Queue: "reports", Type: TypeCommand, Handler: "command.backup"}.Lane("team-a"))
 	// Output:
-	// reports/http
+	// team-a::reports/http
 	// team-a:reports/send-invoice
 	// team-a:reports/command.backup
 }
@@ -126,8 +126,29 @@ func ExampleSpec_Lane() {
 func TestQueueAndTypeOfALane(t *testing.T) {
 	for _, spec := range []Spec{{Type: TypeHTTP, Queue: "mail"}, {Type: TypeWorker, Queue: "mail", Handler: "http"}, {Type: "bench", Queue: "default"},
 		{Type: TypeCommand, Queue: "mail", Handler: "command.backup"}, {Type: TypeCommand, Queue: "default"}} {
-		if queue, kind := LaneType(spec.Lane("acme")); queue != spec.Queue || kind != spec.Type {
-			t.Errorf("%s is of queue %s and type %s, want %s and %s", spec.Lane("acme"), queue, kind, spec.Queue, spec.Type)
+		for _, namespace := range []string{"acme", DefaultNamespace} {
+			lane := spec.Lane(namespace)
+			if queue, kind := LaneType(lane); queue != spec.Queue || kind != spec.Type {
+				t.Errorf("%s is of queue %s and type %s, want %s and %s", lane, queue, kind, spec.Queue, spec.Type)
+			}
+			if queue, handler := SplitLane(lane); queue != spec.Queue || handler != spec.HandlerName() {
+				t.Errorf("%s is of queue %s and handler %s, want %s and %s", lane, queue, handler, spec.Queue, spec.HandlerName())
+			}
+			if of, _ := LaneNamespace(lane); of != namespace {
+				t.Errorf("%s is of namespace %s, want %s", lane, of, namespace)
+			}
+		}
+	}
+}
+
+func TestBuiltinHandlersServeAllNamespaces(t *testing.T) {
+	node, user := []string{"default/http", "default/message"}, []string{"acme:default/http"}
+	for lane, want := range map[string][2]bool{
+		"default/http": {true, false}, "acme::default/http": {true, false}, "acme::mail/http": {false, false},
+		"acme:default/http": {false, true}, "default:default/http": {false, false},
+	} {
+		if got := [2]bool{ServesLane(node, lane), ServesLane(user, lane)}; got != want {
+			t.Errorf("a node and a worker of a user serve %s: %v, want %v", lane, got, want)
 		}
 	}
 }

@@ -195,6 +195,7 @@ func (p *Pool) handlerReturned(a *attempt, report belfry.Report, err error) belf
 	}
 	free, draining := p.freeSlots(), p.draining
 	p.mu.Unlock()
+	p.slots.Free(a.result.Namespace, 1)
 	if free == 1 || free == p.claimThreshold() { // other numbers need not wake the claim loop
 		signal(p.claimable)
 	}

@@ -131,7 +131,7 @@ func (p *Pool) claim(ctx context.Context, loop int, worker belfry.ID, limit int)
 	}
 	p.stopClaim[loop] = cancel
 	p.mu.Unlock()
-	runs, err = p.source.Claim(call, belfry.Claim{WorkerID: worker, Lanes: p.lanes, Queues: p.queues, Handlers: p.handlers, Limit: limit})
+	runs, err = p.source.Claim(call, belfry.Claim{WorkerID: worker, Lanes: p.lanes, Slots: p.slots, Queues: p.queues, Handlers: p.handlers, Limit: limit})
 	return runs, call.Err() != nil, err
 }
 
@@ -192,6 +192,8 @@ func (p *Pool) startRuns(ctx context.Context, worker belfry.ID, runs []*belfry.R
 	for i, a := range attempts {
 		if a != nil {
 			p.start(a, runs[i])
+		} else if runs[i] != nil {
+			p.slots.Free(runs[i].Namespace, 1)
 		}
 	}
 }

@@ -59,6 +59,7 @@ type Pool struct {
 	drainTimeout time.Duration
 	log          *slog.Logger
 
+	slots    *belfry.Slots
 	lanes    []string // queues and handlers, combined
 	handlers []string
 	base     context.Context // of every attempt: that of Run without its end
@@ -120,6 +121,7 @@ func New(source Source, mux *Mux, opts ...Option) *Pool {
 	if p.concurrency <= 0 {
 		p.concurrency = 100
 	}
+	p.slots = belfry.NewSlots(p.concurrency)
 	p.log = cmp.Or(p.log, slog.Default())
 	p.outage.log = p.log
 	return p

@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	inOurs   = "Belfry-Namespace: ours"
-	inTheirs = "Belfry-Namespace: theirs"
-	foreignMark   = "c4n4ry" // in everything of theirs that can have a text
+	inOurs      = "Belfry-Namespace: ours"
+	inTheirs    = "Belfry-Namespace: theirs"
+	foreignMark = "c4n4ry" // in everything of theirs that can have a text
 )
 
 // tenant is one of everything in the namespace theirs: how paths name them, by the names of

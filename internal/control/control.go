@@ -22,6 +22,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/secret"
+	"github.com/belfry-sh/belfry/internal/share"
 	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/internal/validate"
 )
@@ -30,6 +31,7 @@ import (
 type Store interface {
 	store.Jobs
 	store.Runs
+	store.SharedRuns
 	store.History
 	store.DeadLetters
 	store.Alerts
@@ -60,6 +62,7 @@ type Control struct {
 	poller    claimPoller
 	feed      eventFeed
 	offers    Offers // nil: no scheduler of this node fills claims
+	quotas    *share.Quotas
 	sender    Sender // nil: channels cannot be tested
 	messages  func(belfry.MessagePayload) []belfry.FieldError
 
@@ -82,6 +85,10 @@ type Control struct {
 func New(s Store, d plan.Defaults) *Control {
 	return &Control{store: retryingStore{s}, defaults: d, computing: newComputing(), forecasting: make(computing, 1)}
 }
+
+// LimitRunning has claims respect how many runs of a namespace may run at once. It is called
+// before any claim.
+func (c *Control) LimitRunning(q *share.Quotas) { c.quotas = q }
 
 // FillClaims has claims that wait filled by a scheduler. It is called before any claim.
 func (c *Control) FillClaims(o Offers) { c.offers = o }

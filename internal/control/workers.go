@@ -36,21 +36,25 @@ func (c *Control) Claim(ctx context.Context, namespace string, claim belfry.Clai
 	claim.WorkerID = belfry.WorkerID(namespace, claim.WorkerID)
 	wait := time.Duration(claim.WaitSeconds.Value() * float64(time.Second))
 	if wait <= 0 {
-		return c.claim(ctx, claim, plan.MaxRank)
+		return c.claim(ctx, namespace, claim, plan.MaxRank)
 	}
-	if runs, err := c.claim(ctx, claim, c.announce(claim)); err != nil || len(runs) > 0 {
+	if runs, err := c.claim(ctx, namespace, claim, c.announce(claim)); err != nil || len(runs) > 0 {
 		return runs, err
 	}
-	return c.waitForRuns(ctx, claim, wait)
+	return c.waitForRuns(ctx, namespace, claim, wait)
 }
 
 // claim calls the store once, for runs below a rank: a second claim after one of unknown
 // outcome would take more.
-func (c *Control) claim(ctx context.Context, claim belfry.Claim, below int64) ([]*belfry.Run, error) {
+func (c *Control) claim(ctx context.Context, namespace string, claim belfry.Claim, below int64) (runs []*belfry.Run, err error) {
 	if ctx.Err() != nil {
 		return nil, nil
 	}
-	runs, err := c.store.ClaimBelow(ctx, claim, below)
+	if limit := c.quotas.MaxRunning(namespace); limit > 0 { // Due items become ready first: below does not matter.
+		runs, err = c.store.ClaimShares(ctx, claim, store.Shares{MaxRunning: map[string]int{namespace: limit}})
+	} else {
+		runs, err = c.store.ClaimBelow(ctx, claim, below)
+	}
 	if !isKnown(err) {
 		return nil, unavailable("claim runs", err)
 	}
@@ -146,7 +150,7 @@ type claimWaiter struct {
 	retryAt time.Time
 }
 
-func (c *Control) waitForRuns(ctx context.Context, claim belfry.Claim, wait time.Duration) (runs []*belfry.Run, err error) {
+func (c *Control) waitForRuns(ctx context.Context, namespace string, claim belfry.Claim, wait time.Duration) (runs []*belfry.Run, err error) {
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
 	w := c.poller.add(c.store, claim)
@@ -154,10 +158,10 @@ func (c *Control) waitForRuns(ctx context.Context, claim belfry.Claim, wait time
 	for {
 		// The first time too: runs that became ready before the poller ran did not notify it.
 		due := c.announce(claim)
-		if runs, err = c.claim(ctx, claim, due); err != nil || len(runs) > 0 {
+		if runs, err = c.claim(ctx, namespace, claim, due); err != nil || len(runs) > 0 {
 			return runs, err
 		}
-		c.poller.missed(w, due < plan.MaxRank)
+		c.poller.missed(w, due < plan.MaxRank, c.quotas.MaxRunning(namespace) > 0)
 		woken, take := c.offer(ctx, claim, due)
 		again := true
 		select {
@@ -241,14 +245,18 @@ func (p *claimPoller) remove(w *claimWaiter, served bool) {
 
 // missed records that a waiter found nothing. If it was woken for that, it pauses, and
 // others get their chance: it may be one that is not registered. It pauses shortly if ready
-// runs are not its first choice because something else is due.
-func (p *claimPoller) missed(w *claimWaiter, due bool) {
+// runs are not its first choice because something else is due. If its namespace is limited,
+// ready runs may wait for others to end, of which nobody is notified.
+func (p *claimPoller) missed(w *claimWaiter, due, limited bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if due {
+	switch {
+	case due:
 		w.misses = 0
+	case limited:
+		w.misses = min(w.misses, 2)
 	}
-	if !w.woken || len(w.wake) > 0 { // or it was woken just now, and claims again
+	if !w.woken && !limited || len(w.wake) > 0 { // or it was woken just now, and claims again
 		return
 	}
 	w.woken = false

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -42,6 +43,7 @@ type Announcer struct {
 // ReadyRuns is what an Announcer uses of the store.
 type ReadyRuns interface {
 	store.Notifier
+	CountReady(ctx context.Context, limit int) (map[string]int, error)
 	ReadyRuns(ctx context.Context, lane string, shards []int, limit int) ([]belfry.ID, error)
 	Workers(ctx context.Context) ([]store.Worker, error)
 }
@@ -108,10 +110,20 @@ func (a *Announcer) announceReady(ctx context.Context) (total int, err error) {
 	if err := a.readLanes(read); err != nil {
 		return 0, err
 	}
-	for lane, slots := range a.lanes {
+	lanes, err := a.Store.CountReady(read, 1)
+	if err != nil {
+		return 0, err
+	}
+	maps.DeleteFunc(a.announced, func(lane string, _ map[belfry.ID]announcement) bool { return lanes[lane] == 0 })
+	for lane := range lanes {
+		_, served := belfry.LaneNamespace(lane)
+		slots, known := a.lanes[served]
+		if !known {
+			continue
+		}
 		ready, err := a.Store.ReadyRuns(read, lane, shards, maxReady)
 		if err == nil {
-			err = a.announce(ctx, lane, slots, ready)
+			err = a.announce(ctx, lane, served, slots, ready)
 		}
 		if total += len(ready); err != nil {
 			return total, err
@@ -141,7 +153,8 @@ func (a *Announcer) readLanes(ctx context.Context) error {
 	return nil
 }
 
-func (a *Announcer) announce(ctx context.Context, lane string, slots int, ready []belfry.ID) error {
+// announce announces runs of a lane to the workers that serve it.
+func (a *Announcer) announce(ctx context.Context, lane, served string, slots int, ready []belfry.ID) error {
 	now := time.Now()
 	known := make(map[belfry.ID]announcement, len(ready)) // those that are not ready any more are forgotten
 	var due []belfry.ID
@@ -157,7 +170,7 @@ func (a *Announcer) announce(ctx context.Context, lane string, slots int, ready 
 	if len(due) > 0 {
 		call, cancel := context.WithTimeout(ctx, announceTimeout)
 		defer cancel()
-		err = a.Queue.Announce(call, lane, slices.Collect(slices.Chunk(due, min(max(slots/slotsPerRun, 1), maxGroup))))
+		err = a.Queue.Announce(call, served, slices.Collect(slices.Chunk(due, min(max(slots/slotsPerRun, 1), maxGroup))))
 	}
 	if err == nil {
 		a.Metrics.Dispatched(metrics.DispatchAnnounced, len(due))

@@ -201,7 +201,7 @@ func (s *Source) claimRuns(ctx context.Context, c belfry.Claim, ids []belfry.ID)
 		return nil, err
 	}
 	s.metrics.Dispatched(metrics.DispatchClaimed, len(runs))
-	s.metrics.Dispatched(metrics.DispatchStale, len(ids)-len(runs))
+	s.metrics.Dispatched(metrics.DispatchStale, max(len(ids)-len(runs), 0))
 	if len(runs) > 0 {
 		s.mu.Lock()
 		defer s.mu.Unlock()

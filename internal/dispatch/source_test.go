@@ -132,6 +132,12 @@ func (d *database) ReadyRuns(_ context.Context, of string, shards []int, limit i
 	return ids, nil
 }
 
+func (d *database) CountReady(context.Context, int) (map[string]int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return map[string]int{lane: len(d.ready), "billing:default/send": 1}, nil
+}
+
 func (d *database) Workers(context.Context) ([]store.Worker, error) {
 	return []store.Worker{{Slots: 100, Lanes: []string{"default/message", lane}}, {Slots: 8, Lanes: []string{lane, "ours:default/mail"}}}, nil
 }

@@ -335,7 +335,7 @@ func (t *instant) queued(ctx context.Context, run belfry.Run, w store.RunWait) (
 	shared := false        // with other queues or handlers
 	for _, one := range workers {
 		switch {
-		case !slices.Contains(one.Lanes, w.Lane):
+		case !belfry.ServesLane(one.Lanes, w.Lane):
 		case t.now.Sub(one.LastSeen) > silentAfter:
 			if one.LastSeen.After(lastSeen) {
 				lastSeen = one.LastSeen

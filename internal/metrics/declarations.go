@@ -131,6 +131,10 @@ var (
 var dispatched = counter("belfry_dispatch_runs_total",
 	"Ready runs in announcements over a broker, by what became of them: announced by this node, received by its worker, claimed for that, or stale because another worker had claimed the run or it was announced twice.", "event")
 
+// Shares of namespaces.
+var sharesHeld = counter("belfry_worker_pool_held_back_total",
+	"How often runs that could start did not get a free slot of a worker at this node, because it was kept for other namespaces.")
+
 // What becomes of an announced run.
 const (
 	DispatchAnnounced = "announced"

@@ -33,7 +33,7 @@ type Metrics struct {
 
 	lag, duration, statements, requests        *prometheus.HistogramVec
 	attempts, dead, catchUps, missed, failures *prometheus.CounterVec
-	dispatched, keysRefused                    *prometheus.CounterVec
+	dispatched, keysRefused, heldBack          *prometheus.CounterVec
 
 	mu     sync.RWMutex
 	queues map[string]bool
@@ -66,7 +66,8 @@ func New() *Metrics {
 	m.statements, m.requests = m.histogram(statementDuration), m.histogram(requestDuration)
 	m.attempts, m.dead, m.failures = m.counter(attempts), m.counter(runsDead), m.counter(databaseErrors)
 	m.catchUps, m.missed = m.counter(catchUpRuns), m.counter(missedOccurrences)
-	m.dispatched = m.counter(dispatched)
+	m.dispatched, m.heldBack = m.counter(dispatched), m.counter(sharesHeld)
+	m.heldBack.WithLabelValues()
 	for _, event := range []string{DispatchAnnounced, DispatchReceived, DispatchClaimed, DispatchStale} {
 		m.dispatched.WithLabelValues(event)
 	}
@@ -162,6 +163,13 @@ func (m *Metrics) Dispatched(event string, runs int) {
 func (m *Metrics) KeyRefused(reason string) {
 	if m != nil {
 		m.keysRefused.WithLabelValues(reason).Inc()
+	}
+}
+
+// HeldBack counts that runs did not get a free slot, which was kept for other namespaces.
+func (m *Metrics) HeldBack() {
+	if m != nil {
+		m.heldBack.WithLabelValues().Inc()
 	}
 }
 

@@ -39,5 +39,5 @@ func (n *Node) source(ctx context.Context, local *scheduler.Local) worker.Source
 	if n.queue == nil || n.config.has(RoleScheduler) {
 		return local
 	}
-	return dispatch.NewSource(ctx, local, n.store, n.queue, n.log, n.metrics)
+	return dispatch.NewSource(ctx, local, scheduler.Direct{Local: local}, n.queue, n.log, n.metrics)
 }

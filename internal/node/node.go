@@ -24,6 +24,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/oidc"
 	"github.com/belfry-sh/belfry/internal/scheduler"
 	"github.com/belfry-sh/belfry/internal/secretstore"
+	"github.com/belfry-sh/belfry/internal/share"
 	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/internal/store/postgres"
 	"github.com/belfry-sh/belfry/internal/store/sqlite"
@@ -51,6 +52,7 @@ type Node struct {
 	taken     chan []int           // shards that it has begun to lead
 	service   election.Service     // which elects; nil: the database does
 	elections elections
+	quotas    share.Quotas // of namespaces
 
 	queue       dispatch.Queue      // of announcements; nil: workers find ready runs in the database
 	connections *broker.Connections // nil: no jobs of type message
@@ -202,6 +204,7 @@ func (n *Node) Run(ctx context.Context) error {
 	defer stop()
 	work, ctx := errgroup.WithContext(ctx)
 	local := scheduler.NewLocal(ctx, n.store)
+	n.shareSlots(ctx, local)
 	var offers control.Offers
 	var s *scheduler.Scheduler
 	if n.config.has(RoleScheduler) {
@@ -238,33 +241,7 @@ func (n *Node) Run(ctx context.Context) error {
 		}
 	}
 	n.metrics.ObserveNode(func() metrics.Node { return n.state(s, pool) })
-	var server errgroup.Group
-	server.Go(func() error {
-		defer stop() // a node without its port stops
-		return n.serve(serving, offers)
-	})
-	server.Go(func() error {
-		n.access.Run(serving)
-		return nil
-	})
-	if n.oidc != nil {
-		server.Go(func() error {
-			n.oidc.Check(serving)
-			return nil
-		})
-	}
-	if n.certificates != nil {
-		server.Go(func() error {
-			n.certificates.watch(serving, n.log)
-			return nil
-		})
-	}
-	if n.metricsListener != nil {
-		server.Go(func() error {
-			defer stop()
-			return n.serveHTTP(serving, n.metricsListener, nil, n.metricsHandler())
-		})
-	}
+	server := n.startServing(serving, stop, offers)
 	work.Go(func() error {
 		<-ctx.Done()
 		close(n.draining)

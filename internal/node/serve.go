@@ -11,10 +11,41 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/belfry-sh/belfry/internal/api"
 	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/web"
 )
+
+// startServing serves HTTP, and what that needs, until ctx ends. A node without its port stops.
+func (n *Node) startServing(ctx context.Context, stop func(), offers control.Offers) *errgroup.Group {
+	server := &errgroup.Group{}
+	server.Go(func() error {
+		defer stop()
+		return n.serve(ctx, offers)
+	})
+	background := func(run func(context.Context)) {
+		server.Go(func() error {
+			run(ctx)
+			return nil
+		})
+	}
+	background(n.access.Run)
+	if n.oidc != nil {
+		background(n.oidc.Check)
+	}
+	if n.certificates != nil {
+		background(func(ctx context.Context) { n.certificates.watch(ctx, n.log) })
+	}
+	if n.metricsListener != nil {
+		server.Go(func() error {
+			defer stop()
+			return n.serveHTTP(ctx, n.metricsListener, nil, n.metricsHandler())
+		})
+	}
+	return server
+}
 
 // serve serves HTTP until ctx ends: the API, or only the health checks. The scheduler of
 // this node, if there is one, fills the claims of workers.
@@ -32,6 +63,7 @@ func (n *Node) serve(ctx context.Context, offers control.Offers) error {
 		o.Control = control.New(n.store, n.config.planDefaults())
 		o.Control.RunsIn(n.id, n.ownsAll(), n.election())
 		o.Control.FillClaims(offers)
+		o.Control.LimitRunning(&n.quotas)
 		o.Control.SendThrough(n.sender())
 		o.Control.KeysChanged(n.access.Stored.Refresh)
 		o.Control.EncryptWith(n.encryption)

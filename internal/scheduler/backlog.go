@@ -109,9 +109,9 @@ func (b *backlog) putBack(it dueItem) {
 // empty reports whether no item waits to be fired.
 func (b *backlog) empty() bool { return len(b.lanes) == 0 }
 
-// heads is the lowest rank of each lane. Items whose plan has a newer version are dropped.
-func (b *backlog) heads() map[string]int64 {
-	ranks := make(map[string]int64, len(b.lanes))
+// heads is the first item of each lane, and how many there are about. Items whose plan has a newer version are dropped.
+func (b *backlog) heads() map[string]head {
+	ranks := make(map[string]head, len(b.lanes))
 	for lane, q := range b.lanes {
 		for len(*q) > 0 && b.known[(*q)[0].job] != (*q)[0].version {
 			q.pop()
@@ -120,7 +120,7 @@ func (b *backlog) heads() map[string]int64 {
 			delete(b.lanes, lane)
 			continue
 		}
-		ranks[lane] = (*q)[0].rank
+		ranks[lane] = head{(*q)[0].rank, len(*q)}
 	}
 	return ranks
 }

@@ -19,6 +19,7 @@ const (
 	bufferPerSlot    = 4                      // ready runs per slot of another worker
 	maxBuffer        = 4000                   // ready runs of one lane
 	unservedBuffer   = 1000                   // ready runs of a lane that the local worker does not serve
+	limitedBuffer    = 100                    // ready runs of a lane whose namespace may run only so many
 )
 
 // capacity is how many more runs of each lane to fire: what the local worker would
@@ -50,10 +51,10 @@ func newCapacity(l *loop) *capacity {
 func (c *capacity) available(ctx context.Context, lane string) (n int, below int64) {
 	interval := countInterval
 	if c.load(lane) >= c.buffer(lane) {
-		switch {
-		case c.others[lane] > 0:
+		switch _, served := belfry.LaneNamespace(lane); {
+		case c.others[served] > 0 || c.local.maxRunning(lane) > 0:
 			interval = c.interval
-		case !c.serves[lane]:
+		case !c.serves[served]:
 			interval = unservedInterval
 		}
 	}
@@ -77,7 +78,10 @@ func (c *capacity) available(ctx context.Context, lane string) (n int, below int
 // fillsClaims reports whether runs of a lane are fired for open claims alone, because the
 // worker of the node takes as many as are fired. Runs for others would cost more, since
 // those have to claim them.
-func (c *capacity) fillsClaims(lane string) bool { return c.serves[lane] && c.local.claimsMany() }
+func (c *capacity) fillsClaims(lane string) bool {
+	_, served := belfry.LaneNamespace(lane)
+	return c.serves[served] && c.local.claimsMany() && c.local.maxRunning(lane) == 0
+}
 
 // limit is how many of the steps to fire, after claims with so many slots were taken: if
 // only claims are to be filled, no more than they take.
@@ -93,14 +97,22 @@ func (c *capacity) limit(steps []plan.Step, slots []store.FreeSlots) int {
 }
 
 // served reports whether a worker serves the lane.
-func (c *capacity) served(lane string) bool { return c.serves[lane] || c.others[lane] > 0 }
+func (c *capacity) served(lane string) bool {
+	_, lane = belfry.LaneNamespace(lane)
+	return c.serves[lane] || c.others[lane] > 0
+}
 
 // load is how many runs of the lane are ready or will be.
 func (c *capacity) load(lane string) int { return c.ready[lane] + c.firing[lane] }
 
 // buffer is how many runs of the lane may be ready. Workers that claim them here need
-// none.
+// none. Runs of a namespace that may run only so many are made ready for all, since the
+// claim counts those that run.
 func (c *capacity) buffer(lane string) int {
+	if n := c.local.maxRunning(lane); n > 0 {
+		return min(bufferPerSlot*n+limitedBuffer, maxBuffer)
+	}
+	_, lane = belfry.LaneNamespace(lane)
 	n := bufferPerSlot * c.others[lane]
 	if c.local.offers(lane) {
 		return min(n-bufferPerSlot*c.offered[lane], maxBuffer)
@@ -115,7 +127,7 @@ func (c *capacity) buffer(lane string) int {
 // says when it has some.
 func (c *capacity) wait(b *backlog) time.Duration {
 	for lane := range b.lanes {
-		if c.others[lane] > 0 {
+		if _, served := belfry.LaneNamespace(lane); c.others[served] > 0 || c.local.maxRunning(lane) > 0 {
 			return min(c.interval, offerPause)
 		}
 	}

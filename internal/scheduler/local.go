@@ -33,15 +33,16 @@ type Local struct {
 	turn    chan struct{} // taken by the claim that checks the store
 
 	mu         sync.Mutex
-	open       []*request       // oldest first, also those that are being filled
-	lastWorker belfry.ID        // the worker of the node
-	manyAt     time.Time        // when it last began or ended a claim of many runs
-	ready      bool             // the store may have ready runs
-	checking   bool             // they are being claimed
-	checked    time.Time        // when the store was last asked
-	looking    bool             // it is being asked
-	below      int64            // the lowest rank of the ready runs of the node's worker
-	heads      map[string]int64 // the lowest ranks of the due items in the backlog of the loop, by lane; nil: there is no loop
+	open       []*request      // oldest first, also those that are being filled
+	lastWorker belfry.ID       // the worker of the node
+	manyAt     time.Time       // when it last began or ended a claim of many runs
+	ready      bool            // the store may have ready runs
+	checking   bool            // they are being claimed
+	checked    time.Time       // when the store was last asked
+	looking    bool            // it is being asked
+	below      int64           // the lowest rank of the ready runs of the node's worker
+	heads      map[string]head // of the due items in the backlog of the loop, by lane; nil: there is no loop
+	divided    divided         // of several namespaces
 
 	registered map[belfry.ID]bool      // workers elsewhere, which may be offered runs
 	claimedAt  map[belfry.ID]time.Time // when a worker elsewhere last had an open claim
@@ -59,6 +60,14 @@ type request struct {
 	result  chan claimResult
 	woken   chan struct{} // closed when there is a result, or ready runs may come first
 	isWoken bool
+	grants  map[string]int // slots for due items, by namespace, if several share them
+	taken   map[string]int // those that are being filled
+}
+
+// head is the first of the due items of a lane.
+type head struct {
+	rank  int64
+	count int // of the items
 }
 
 // wake wakes the claim; Local.mu is held.
@@ -79,7 +88,9 @@ type LocalStore interface {
 	worker.Source
 	store.Notifier
 	ClaimBelow(ctx context.Context, c belfry.Claim, rank int64) ([]*belfry.Run, error)
+	ClaimRuns(ctx context.Context, c belfry.Claim, runs []belfry.ID) ([]*belfry.Run, error)
 	ReadyRank(ctx context.Context, lanes []string) (int64, error)
+	store.SharedRuns
 }
 
 // NewLocal makes the source. It is woken until ctx ends.
@@ -139,9 +150,14 @@ func (l *Local) check(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error
 // claimReady claims the ready runs that come before all due items. If there is none, it
 // finds out where the others begin.
 func (l *Local) claimReady(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
+	if l.isShared() {
+		return l.claimShares(ctx, c)
+	}
+	c.Lanes = l.withSingle(c.Lanes)
 	head := l.head(c.Lanes)
 	runs, err := l.ClaimBelow(ctx, c, head)
 	if err != nil || len(runs) > 0 {
+		c.Slots.TakeRuns(runs)
 		return runs, err
 	}
 	below := int64(plan.MaxRank)
@@ -161,21 +177,31 @@ func (l *Local) claimReady(ctx context.Context, c belfry.Claim) ([]*belfry.Run, 
 func (l *Local) wait(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
 	l.mu.Lock()
 	l.lastWorker = c.WorkerID
-	timer := time.NewTimer(l.poll - time.Since(l.checked))
+	poll := l.pollInterval()
+	timer := time.NewTimer(poll - time.Since(l.checked))
 	l.mu.Unlock()
 	defer timer.Stop()
 	r := l.add(c, plan.MaxRank, true)
+	var freed <-chan struct{}
+	if c.Slots != nil {
+		freed = c.Slots.Freed
+	}
 	for waiting := true; waiting; {
 		select {
 		case <-r.woken:
 		case <-timer.C:
 			l.look(ctx, c.Lanes)
-			timer.Reset(l.poll)
+			timer.Reset(poll)
 			continue
 		case <-l.wakeups:
 			l.setReady()
 		case <-l.recheck:
 			l.setReady()
+		case <-freed:
+			if pause := l.slotFreed(); pause > 0 {
+				timer.Reset(pause)
+			}
+			continue
 		case <-ctx.Done():
 		}
 		waiting = false
@@ -215,7 +241,7 @@ func (l *Local) close(r *request) ([]*belfry.Run, error) {
 func (l *Local) look(ctx context.Context, lanes []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.checked = time.Now(); l.heads == nil {
+	if l.checked = time.Now(); l.heads == nil || l.sharesHeads() {
 		l.ready = true
 		wake(l.recheck)
 		return
@@ -227,7 +253,7 @@ func (l *Local) look(ctx context.Context, lanes []string) {
 	go func() {
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 		defer cancel()
-		rank, err := l.ReadyRank(call, lanes)
+		rank, err := l.ReadyRank(call, l.withSingle(lanes))
 		head := l.head(lanes)
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -240,18 +266,23 @@ func (l *Local) look(ctx context.Context, lanes []string) {
 	}()
 }
 
-// setHeads records the lowest ranks of the due items, by lane.
-func (l *Local) setHeads(heads map[string]int64) {
+// setHeads records the first of the due items, by lane.
+func (l *Local) setHeads(heads map[string]head) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.heads = heads
+	if l.sharesHeads() {
+		l.divideOpen()
+	}
 	l.recheckReady()
 }
 
 // recheckReady has the node's worker look at the store again if ready runs that came after
 // the due items come first now: those were fired meanwhile. mu is held.
 func (l *Local) recheckReady() {
-	if i := slices.IndexFunc(l.open, func(r *request) bool { return r.own }); i >= 0 && l.below < l.lowest(l.open[i].claim.Lanes) {
+	if l.sharesHeads() {
+		l.recheckLanes()
+	} else if i := slices.IndexFunc(l.open, func(r *request) bool { return r.own }); i >= 0 && l.below < l.lowest(l.open[i].claim.Lanes) {
 		wake(l.recheck)
 	}
 }
@@ -267,9 +298,9 @@ func (l *Local) head(lanes []string) int64 {
 // lowest is head with mu held.
 func (l *Local) lowest(lanes []string) int64 {
 	head := int64(plan.MaxRank)
-	for _, lane := range lanes {
-		if rank, ok := l.heads[lane]; ok {
-			head = min(head, rank+1)
+	for lane, due := range l.heads {
+		if belfry.ServesLane(lanes, lane) {
+			head = min(head, due.rank+1)
 		}
 	}
 	return head
@@ -290,7 +321,7 @@ func (l *Local) shouldCheck() bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.ready {
+	if !l.ready && !l.mayUnblock() {
 		return false
 	}
 	l.ready, l.checking, l.checked = false, true, time.Now()
@@ -301,85 +332,4 @@ func (l *Local) worker() belfry.ID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lastWorker
-}
-
-// openSlots is how many runs of the lane the open claims would take, and below which rank.
-// A claim for which a ready run comes before the due items of the lane takes that one first.
-func (l *Local) openSlots(lane string) (n int, below int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	head, due := l.heads[lane]
-	below = plan.MaxRank
-	for _, r := range l.open {
-		if !l.mayFill(r) || !slices.Contains(r.claim.Lanes, lane) {
-			continue
-		}
-		ready := r.below
-		if r.own {
-			ready = l.below
-		}
-		switch {
-		case !due || head < ready:
-			n += r.claim.Limit
-			below = min(below, ready)
-		case r.own:
-			wake(l.recheck)
-		default:
-			r.wake()
-		}
-	}
-	return n, below
-}
-
-// mayFill reports whether a claim may be filled; mu is held.
-func (l *Local) mayFill(r *request) bool {
-	if r.own {
-		return !r.filling && !l.ready && !l.checking
-	}
-	return !r.filling && !r.isWoken && l.registered[r.claim.WorkerID]
-}
-
-// beginFill takes open claims to be filled with runs of the steps: as many as they need,
-// oldest first, and one of a worker at most.
-func (l *Local) beginFill(steps []plan.Step) (claims []*request, slots []store.FreeSlots) {
-	needed := map[string]int{}
-	for i := range steps {
-		needed[steps[i].Lane()] += len(steps[i].Runs)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, r := range l.open {
-		lane := slices.IndexFunc(r.claim.Lanes, func(lane string) bool { return needed[lane] > 0 })
-		if lane < 0 || !l.mayFill(r) || slices.ContainsFunc(claims, func(o *request) bool { return o.claim.WorkerID == r.claim.WorkerID }) {
-			continue
-		}
-		needed[r.claim.Lanes[lane]] -= r.claim.Limit
-		r.filling = true
-		claims = append(claims, r)
-		slots = append(slots, store.FreeSlots{Worker: r.claim.WorkerID, Lanes: r.claim.Lanes, Free: r.claim.Limit})
-	}
-	return claims, slots
-}
-
-// endFill sends their runs to the claims that were taken. Those that got none stay open.
-func (l *Local) endFill(claims []*request, runs []*belfry.Run, err error) {
-	of := map[belfry.ID][]*belfry.Run{}
-	for _, run := range runs {
-		of[run.WorkerID] = append(of[run.WorkerID], run)
-	}
-	if err != nil {
-		err = errors.Join(errUnknownFire, err)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, r := range claims {
-		runs := of[r.claim.WorkerID]
-		if len(runs) == 0 && err == nil && !r.closing {
-			r.filling = false
-			continue
-		}
-		l.open = slices.DeleteFunc(l.open, func(o *request) bool { return o == r })
-		r.result <- claimResult{runs, err}
-		r.wake()
-	}
 }

@@ -28,6 +28,7 @@ type Store interface {
 	Plans
 	PlanSamples
 	Runs
+	SharedRuns
 	History
 	DeadLetters
 	Alerts

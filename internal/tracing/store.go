@@ -95,6 +95,12 @@ func (s *Store) ClaimRuns(ctx context.Context, c belfry.Claim, ids []belfry.ID) 
 	return runs, err
 }
 
+func (s *Store) ClaimShares(ctx context.Context, c belfry.Claim, shares store.Shares) ([]*belfry.Run, error) {
+	runs, err := s.Store.ClaimShares(ctx, c, shares)
+	s.claimed(runs)
+	return runs, err
+}
+
 // claimed gives runs their trace context. One that is not sampled has a context too, so
 // that who continues it does not sample it either.
 func (s *Store) claimed(runs []*belfry.Run) {

@@ -75,18 +75,26 @@ func (s *Store) ClaimRuns(ctx context.Context, c belfry.Claim, runs []belfry.ID)
 	return s.claim(ctx, c, claimRunsSQL, column(runs, func(id *belfry.ID) pgtype.UUID { return notNull(*id) }))
 }
 
-// claim fails a run whose spec cannot be read at once.
-func (s *Store) claim(ctx context.Context, c belfry.Claim, sql string, which any) ([]*belfry.Run, error) {
-	if c.Limit < 1 || len(c.Lanes) == 0 {
-		return nil, nil
-	}
+func (s *Store) claim(ctx context.Context, c belfry.Claim, sql string, which ...any) ([]*belfry.Run, error) {
 	ctx, cancel := detach(ctx, fireTimeout)
 	defer cancel()
-	claimed, err := collect(ctx, s.pool, func(row pgx.CollectableRow) (claimedRun, error) { return s.scanClaimed(row, c.WorkerID) },
-		sql, uuid(c.WorkerID), storables(c.Lanes), c.Limit, newTokens(c.Limit), store.DeadlineGrace.Milliseconds(), which)
+	claimed, err := s.collectClaimed(ctx, s.pool, c, sql, which...)
 	if err != nil {
 		return nil, wrapError("claim", err)
 	}
+	return s.startClaimed(ctx, claimed), nil
+}
+
+func (s *Store) collectClaimed(ctx context.Context, q querier, c belfry.Claim, sql string, which ...any) ([]claimedRun, error) {
+	if c.Limit < 1 || len(c.Lanes) == 0 {
+		return nil, nil
+	}
+	args := append([]any{uuid(c.WorkerID), storables(c.Lanes), c.Limit, newTokens(c.Limit), store.DeadlineGrace.Milliseconds()}, which...)
+	return collect(ctx, q, func(row pgx.CollectableRow) (claimedRun, error) { return s.scanClaimed(row, c.WorkerID) }, sql, args...)
+}
+
+// startClaimed returns the runs of a claim. It fails a run whose spec cannot be read at once.
+func (s *Store) startClaimed(ctx context.Context, claimed []claimedRun) []*belfry.Run {
 	runs := make([]*belfry.Run, 0, len(claimed))
 	var failed []belfry.Result
 	for _, r := range claimed {
@@ -102,7 +110,7 @@ func (s *Store) claim(ctx context.Context, c belfry.Claim, sql string, which any
 		s.log.Warn("a run that cannot be read was not settled; its deadline will", "error", err)
 	}
 	s.metrics.Started(runs)
-	return runs, nil
+	return runs
 }
 
 // claimedRun is a run, or why its spec cannot be read.

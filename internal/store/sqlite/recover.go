@@ -22,8 +22,7 @@ const releaseBatch = 1000
 
 // recover releases what an earlier process held. The lock on the directory proves that
 // it is gone, and its worker and leases with it. Workers of users are other processes
-// and may be alive: their lanes have a namespace, see belfry.NamespaceLane, and they are
-// reaped only if they stay silent.
+// and may be alive: their lanes are those of belfry.NamespaceLane, and they are reaped only if they stay silent.
 func (s *Store) recover(ctx context.Context) error {
 	err := s.write(ctx, "release the leases", func(t *tx) error {
 		if err := s.recoverTimes(t); err != nil {
@@ -36,7 +35,7 @@ func (s *Store) recover(ctx context.Context) error {
 	})
 	for released := releaseBatch; err == nil && released == releaseBatch; {
 		err = s.write(ctx, "release the runs", func(t *tx) error {
-			runs, err := all(t, scanHeld, selectHeld+`WHERE r.state = 'running' AND instr(r.lane, ':') = 0 LIMIT ?`, releaseBatch)
+			runs, err := all(t, scanHeld, selectHeld+`WHERE r.state = 'running' AND (instr(r.lane, ':') = 0 OR instr(r.lane, '::') > 0) LIMIT ?`, releaseBatch)
 			if err != nil {
 				return err
 			}

@@ -23,7 +23,7 @@ var dialect = []struct {
 }{
 	{regexp.MustCompile(`\bbelfry\.`), ``},
 	{regexp.MustCompile(` = ANY\((\$\d)::uuid\[\]\)`), ` IN (SELECT unhex(value, '-') FROM json_each($1))`},
-	{regexp.MustCompile(` = ANY\((\$\d)::integer\[\]\)`), ` IN (SELECT value FROM json_each($1))`},
+	{regexp.MustCompile(` = ANY\((\$\d)::(?:integer|text)\[\]\)`), ` IN (SELECT value FROM json_each($1))`},
 	{regexp.MustCompile(`\bunnest\((\$\d)::uuid\[\]\) AS (\w+) \(id\)`), `(SELECT unhex(value, '-') AS id FROM json_each($1)) $2`},
 	{regexp.MustCompile(`\bunnest\((\$\d)::uuid\[\], (\$\d)::text\[\]\) AS (\w+) \((\w+), (\w+)\)`), `(SELECT unhex(value, '-') AS $4, $2 ->> key AS $5 FROM json_each($1)) $3`},
 	{regexp.MustCompile(`::\w+`), ``}, // types

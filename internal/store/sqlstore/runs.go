@@ -31,3 +31,22 @@ func (s Store) ReadyRuns(ctx context.Context, lane string, shards []int, limit i
 	})
 	return runs, err
 }
+
+// ReadyLanes goes from lane to lane, so that a long queue costs no more than the limit.
+func (s Store) ReadyLanes(ctx context.Context, limit int) (map[string]store.ReadyLane, error) {
+	type row = pair[string, store.ReadyLane]
+	rows, err := list(ctx, s, Duty, "list the lanes with ready runs", func(r *row) []any { return []any{&r.key, &r.value.Count, &r.value.Rank} }, `/* ready lanes */
+WITH RECURSIVE lane (name) AS (
+  SELECT min(lane) FROM belfry.runs WHERE state = 'ready'
+  UNION ALL
+  SELECT (SELECT min(r.lane) FROM belfry.runs r WHERE r.state = 'ready' AND r.lane > lane.name) FROM lane WHERE lane.name IS NOT NULL)
+SELECT name, (SELECT count(*) FROM (SELECT 1 FROM belfry.runs r WHERE r.state = 'ready' AND r.lane = lane.name LIMIT $1) x),
+       (SELECT coalesce(min(r.rank), 0) FROM belfry.runs r WHERE r.state = 'ready' AND r.lane = lane.name)
+  FROM lane WHERE name IS NOT NULL`, limit)
+	return toMap(rows, err)
+}
+
+func (s Store) CountRunning(ctx context.Context, namespaces []string) (map[string]int, error) {
+	return toMap(list(ctx, s, Duty, "count running runs", pairFields[string, int],
+		`/* count running */ SELECT namespace, count(*) FROM belfry.runs WHERE state = 'running' AND namespace = ANY($1::text[]) GROUP BY namespace`, namespaces))
+}
