@@ -126,6 +126,8 @@ func auditFields[T any](before, after *T, encode func(T) string, mask func(T) T)
 	return changes
 }
 
+func encodeJSON[T any](v T) string { return string(belfry.MustJSON(v)) }
+
 // ListAudit returns the audit entries that match a filter, latest first. A page may be short, or
 // empty, and still be followed by others.
 func (c *Control) ListAudit(ctx context.Context, namespace string, f belfry.AuditFilter, p store.Page) (_ []belfry.AuditEntry, _ store.Position, err error) {

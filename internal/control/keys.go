@@ -49,12 +49,23 @@ func (c *Control) CreateKey(ctx context.Context, k belfry.APIKey) (belfry.APIKey
 		err = belfry.Errorf(belfry.Conflict, "there are %d API keys already; revoke those that nobody needs", known)
 	}
 	if err == nil {
+		write, audit := c.audited(ctx, keyEntry(belfry.AuditCreate, stored.APIKey))
+		audit.SetChange(auditKeys(nil, &stored.APIKey))
 		err = retryUnknown(ctx, "create an API key", func() error {
-			_, err := c.store.CreateAPIKey(ctx, stored)
+			_, err := c.store.CreateAPIKey(write, stored)
 			return err
 		})
 	}
 	return c.shownKey(ctx, stored, text, err)
+}
+
+// keyEntry is the audit entry of an API key. Keys belong to no namespace.
+func keyEntry(action belfry.AuditAction, k belfry.APIKey) belfry.AuditEntry {
+	return belfry.AuditEntry{Action: action, Object: belfry.AuditObject{Kind: belfry.AuditKey, ID: k.ID, Name: k.Name}}
+}
+
+func auditKeys(before, after *belfry.APIKey) (_, _ []byte) {
+	return auditChange(auditFields(before, after, encodeJSON, func(k belfry.APIKey) belfry.APIKey { return k }))
 }
 
 // newKey is a key with the rights of another, and its text.
@@ -148,7 +159,7 @@ func (c *Control) ListKeys(ctx context.Context, p store.Page) (list []belfry.API
 
 // RevokeKey ends an API key. Every node refuses it within 10 seconds. Repeating it changes nothing.
 func (c *Control) RevokeKey(ctx context.Context, id string) error {
-	k, err := c.editKey(ctx, "revoke an API key", id, func(k store.APIKey, now time.Time) (*store.APIKey, *store.APIKey, error) {
+	k, err := c.editKey(ctx, belfry.AuditRevoke, id, func(k store.APIKey, now time.Time) (*store.APIKey, *store.APIKey, error) {
 		if k.RevokedAt != nil {
 			return nil, nil, nil
 		}
@@ -164,7 +175,7 @@ func (c *Control) RotateKey(ctx context.Context, id string, overlap time.Duratio
 	var next store.APIKey
 	nextID := auth.NewKeyID()
 	text, hash := auth.NewKey(nextID)
-	_, err := c.editKey(ctx, "rotate an API key", id, func(k store.APIKey, now time.Time) (*store.APIKey, *store.APIKey, error) {
+	_, err := c.editKey(ctx, belfry.AuditRotate, id, func(k store.APIKey, now time.Time) (*store.APIKey, *store.APIKey, error) {
 		switch {
 		case k.ReplacedBy == nextID: // whose answer was lost
 			return nil, nil, nil
@@ -190,13 +201,19 @@ func (c *Control) RotateKey(ctx context.Context, id string, overlap time.Duratio
 }
 
 // editKey edits a key that who asks may see.
-func (c *Control) editKey(ctx context.Context, doing, id string, edit store.EditAPIKey) (store.APIKey, error) {
-	return retryRead(ctx, doing, func() (store.APIKey, error) {
-		return c.store.EditAPIKey(ctx, id, func(k store.APIKey, now time.Time) (*store.APIKey, *store.APIKey, error) {
+func (c *Control) editKey(ctx context.Context, action belfry.AuditAction, id string, edit store.EditAPIKey) (store.APIKey, error) {
+	write, audit := c.audited(ctx, keyEntry(action, belfry.APIKey{ID: id}))
+	return retryRead(ctx, string(action)+" an API key", func() (store.APIKey, error) {
+		return c.store.EditAPIKey(write, id, func(k store.APIKey, now time.Time) (*store.APIKey, *store.APIKey, error) {
 			if !seesKey(auth.Of(ctx), k.APIKey) {
 				return nil, nil, store.NoSuchAPIKey(id)
 			}
-			return edit(k, now)
+			changed, added, err := edit(k, now)
+			if audit.Set(); err == nil && changed != nil && audit != nil {
+				audit.Entry.Object.Name = k.Name
+				audit.SetChange(auditKeys(&k.APIKey, &changed.APIKey))
+			}
+			return changed, added, err
 		})
 	})
 }

@@ -95,10 +95,21 @@ func (c *Control) countUsage(ctx context.Context, namespace string) (map[string]
 // a Conflict.
 func (c *Control) CreateNamespace(ctx context.Context, n belfry.Namespace) (belfry.Namespace, error) {
 	n.CreatedAt = c.now()
-	if err := retryUnknown(ctx, "create a namespace", func() error { return c.store.CreateNamespace(ctx, n) }); err != nil {
+	write, audit := c.audited(ctx, namespaceEntry(belfry.AuditCreate, n.Name))
+	audit.SetChange(auditNamespaces(nil, &n))
+	if err := retryUnknown(ctx, "create a namespace", func() error { return c.store.CreateNamespace(write, n) }); err != nil {
 		return belfry.Namespace{}, err
 	}
 	return c.Namespace(ctx, n.Name)
+}
+
+// namespaceEntry is the audit entry of a namespace, which its own people see.
+func namespaceEntry(action belfry.AuditAction, name string) belfry.AuditEntry {
+	return belfry.AuditEntry{Namespace: name, Action: action, Object: belfry.AuditObject{Kind: belfry.AuditTenant, Name: name}}
+}
+
+func auditNamespaces(before, after *belfry.Namespace) (_, _ []byte) {
+	return auditChange(auditFields(before, after, encodeJSON, func(n belfry.Namespace) belfry.Namespace { return n }))
 }
 
 // EditNamespace changes the quota or the signing secret of a namespace. What exceeds a lower one stays.
@@ -107,9 +118,14 @@ func (c *Control) EditNamespace(ctx context.Context, name string, patch Namespac
 	if err != nil {
 		return before, err
 	}
+	write, audit := c.audited(ctx, namespaceEntry(belfry.AuditEdit, name))
 	n, err := retryRead(ctx, "edit a namespace", func() (belfry.Namespace, error) {
-		return c.store.EditNamespace(ctx, name, func(n belfry.Namespace) (belfry.Namespace, error) {
+		return c.store.EditNamespace(write, name, func(n belfry.Namespace) (belfry.Namespace, error) {
+			before := n
 			failed := patch(&n)
+			if audit.Set(); n != before {
+				audit.SetChange(auditNamespaces(&before, &n))
+			}
 			return n, invalid("the namespace is not valid", schema.MergeErrors(failed, schema.Check(&n)))
 		})
 	})
@@ -125,6 +141,7 @@ func (c *Control) DeleteNamespace(ctx context.Context, name string) error {
 	if _, err := c.Namespace(ctx, name); err != nil {
 		return err
 	}
+	ctx, _ = c.audited(ctx, namespaceEntry(belfry.AuditDelete, name))
 	return retryUnknown(ctx, "delete a namespace", func() error { return c.store.DeleteNamespace(ctx, name) })
 }
 

@@ -35,6 +35,11 @@ func (c *Control) Reencrypt(ctx context.Context, after string) (belfry.Reencrypt
 	if c.encryption == nil {
 		return belfry.Reencryption{}, belfry.Errorf(belfry.Conflict, "this server encrypts nothing; start it with --encryption-key-file")
 	}
+	if after == "" { // once for the pass
+		if err := c.Audit(ctx, belfry.AuditEntry{Action: belfry.AuditRotate, Object: belfry.AuditObject{Kind: belfry.AuditSecret, Name: "*"}}); err != nil {
+			return belfry.Reencryption{}, err
+		}
+	}
 	return retryRead(ctx, "encrypt anew", func() (belfry.Reencryption, error) { return c.encryption.Reencrypt(ctx, after) })
 }
 
@@ -98,6 +103,12 @@ func (c *Control) PutSecret(ctx context.Context, namespace string, s belfry.Secr
 		return saved, false, belfry.Errorf(belfry.Conflict, "the namespace has %d secrets, which is the most: delete one first", maxSecrets)
 	}
 	s.Namespace = namespace
+	action := belfry.AuditEdit
+	if created {
+		action = belfry.AuditCreate
+	}
+	write, audit := c.audited(ctx, secretEntry(action, namespace, s.Name))
+	audit.SetChange(auditSecrets(at(known, i), s))
 	record, err := retryRead(ctx, "save a secret", func() (store.SecretRecord, error) {
 		r := store.SecretRecord{Secret: s}
 		if s.Value == "" {
@@ -107,9 +118,26 @@ func (c *Control) PutSecret(ctx context.Context, namespace string, s belfry.Secr
 			}
 			r.Value = stored.Value
 		}
-		return c.store.PutSecret(ctx, r, time.Duration(s.KeepPreviousSeconds)*time.Second)
+		return c.store.PutSecret(write, r, time.Duration(s.KeepPreviousSeconds)*time.Second)
 	})
 	return c.shownSecret(record), created, err
+}
+
+func secretEntry(action belfry.AuditAction, namespace, name string) belfry.AuditEntry {
+	return belfry.AuditEntry{Namespace: namespace, Action: action, Object: belfry.AuditObject{Kind: belfry.AuditSecret, Name: name}}
+}
+
+// auditSecrets is what changes of a secret, without any value.
+func auditSecrets(before, after belfry.Secret) (_, _ []byte) {
+	type shown struct {
+		Value        string   `json:"value,omitempty"`
+		AllowedHosts []string `json:"allowed_hosts,omitempty"`
+	}
+	old, new := shown{AllowedHosts: before.AllowedHosts}, shown{AllowedHosts: after.AllowedHosts}
+	if after.Value != "" {
+		new.Value = secret.Masked
+	}
+	return auditChange(auditFields(&old, &new, encodeJSON, func(s shown) shown { return s }))
 }
 
 // DeleteSecret deletes a secret. One that jobs use is a Conflict, unless it is forced.
@@ -126,6 +154,7 @@ func (c *Control) DeleteSecret(ctx context.Context, namespace, name string, forc
 			return belfry.Errorf(belfry.Conflict, "jobs use the secret %q: %s; edit them first, or force the deletion", name, strings.Join(users, ", "))
 		}
 	}
+	ctx, _ = c.audited(ctx, secretEntry(belfry.AuditDelete, namespace, name))
 	return retryUnknown(ctx, "delete a secret", func() error { return c.store.DeleteSecret(ctx, namespace, name) })
 }
 

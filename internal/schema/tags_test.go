@@ -20,7 +20,7 @@ import (
 )
 
 // taggedTypes are the types of package belfry whose fields have tags.
-var taggedTypes = []any{
+var taggedTypes = []any{belfry.AuditEntry{}, belfry.AuditFilter{}, belfry.AuditObject{},
 	belfry.APIKey{}, belfry.APIKeyRotation{},
 	belfry.Acknowledgement{}, belfry.Alert{}, belfry.AlertFilter{}, belfry.AlertItem{}, belfry.Channel{}, belfry.Subscription{}, belfry.Monitor{}, belfry.Actor{}, belfry.Namespace{}, belfry.Quota{}, belfry.Usage{}, belfry.Login{}, belfry.Secret{}, belfry.SecretDeletion{}, belfry.Reencryption{},
 	belfry.Fleet{}, belfry.FleetDatabase{}, belfry.FleetDuty{}, belfry.FleetNode{}, belfry.FleetPool{}, belfry.FleetTotal{}, belfry.FleetWorker{},
@@ -34,7 +34,7 @@ var taggedTypes = []any{
 }
 
 // enumerations are the enumerations of package belfry.
-var enumerations = []belfry.Enum{
+var enumerations = []belfry.Enum{belfry.AuditAction(""), belfry.AuditKind(""), belfry.AuditScope(""),
 	belfry.APIKeyStatus(""),
 	belfry.AlertKind(""), belfry.AlertStatus(""), belfry.ChannelType(""), belfry.MonitorStatus(""), belfry.NodeState(""),
 	belfry.Action(""), belfry.Backoff(""), belfry.Code(""), belfry.DSTGap(""), belfry.DSTOverlap(""), belfry.Decision(""), belfry.DiffResult(""), belfry.Election(""), belfry.EventKind(""),

@@ -121,7 +121,7 @@ func (s *Store) sealKey(ctx context.Context, namespace string) (*encrypt.DataKey
 	}
 	found, err := s.read(ctx, namespace)
 	if err == nil && found.latest == nil {
-		err = s.SaveDataKeys(ctx, "", []store.DataKey{s.wrap(namespace, 1, encrypt.NewDataKey())}) // unless another node is first
+		err = s.SaveDataKeys(store.WithAudit(ctx, nil), "", []store.DataKey{s.wrap(namespace, 1, encrypt.NewDataKey())}) // unless another node is first
 		if err == nil {
 			found, err = s.read(ctx, namespace)
 		}

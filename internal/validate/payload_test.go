@@ -71,7 +71,7 @@ func TestTypeCommand(t *testing.T) {
 	if len(errors) > 0 || r.Manifest.Handler != "command.backup" || r.Manifest.Lane("acme") != "acme:default/command.backup" {
 		t.Fatalf("got %+v, errors %v", r.Manifest, errors)
 	}
-	if shell, errors := create(func(in *Input) { in.Payload = json.RawMessage(`{"shell": "echo 1 > x\necho 2"}`) }); len(errors) > 0 || shell.Manifest.Lane("acme") != "default/command" {
+	if shell, errors := create(func(in *Input) { in.Payload = json.RawMessage(`{"shell": "echo 1 > x\necho 2"}`) }); len(errors) > 0 || shell.Manifest.Lane("acme") != "acme::default/command" {
 		t.Errorf("a shell: got %+v, errors %v", shell.Manifest, errors)
 	}
 	for _, tt := range []struct{ payload, field, words string }{
@@ -132,7 +132,7 @@ func TestTypeMessage(t *testing.T) {
 	}
 	as := func(*Validator, *Input) {}
 	r, errors := create(good, as)
-	if len(errors) > 0 || r.Manifest.Handler != "" || r.Manifest.Lane("acme") != "default/message" {
+	if len(errors) > 0 || r.Manifest.Handler != "" || r.Manifest.Lane("acme") != "acme::default/message" {
 		t.Fatalf("got %+v, errors %v", r.Manifest, errors)
 	}
 	for _, tt := range []struct{ payload, field, words string }{
