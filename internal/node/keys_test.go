@@ -51,7 +51,7 @@ func TestTheFirstStartMakesAKey(t *testing.T) {
 	t.Parallel()
 	open := func(change func(*Config)) *Node {
 		c := Defaults()
-		c.Listen, c.Data = "0.0.0.0:0", t.TempDir()
+		c.Listen, c.Data, c.InsecurePlainHTTP = "0.0.0.0:0", t.TempDir(), true
 		change(&c)
 		n, stop := runNode(t, c)
 		t.Cleanup(stop)
@@ -60,7 +60,7 @@ func TestTheFirstStartMakesAKey(t *testing.T) {
 	address := func(n *Node) string { return fmt.Sprintf("http://127.0.0.1:%s/api/v1/jobs", portOf(n)) }
 	data := t.TempDir()
 	c := Defaults()
-	c.Listen, c.Data = "0.0.0.0:0", data
+	c.Listen, c.Data, c.InsecurePlainHTTP = "0.0.0.0:0", data, true
 	first, stop := runNode(t, c)
 	made := first.BootstrapKey()
 	if got := statusWith(t, "GET", address(first), "", "", nil); got != http.StatusUnauthorized {

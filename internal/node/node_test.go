@@ -319,10 +319,10 @@ func TestSilentConnections(t *testing.T) {
 	}
 }
 
-// Without an endpoint for traces, the store of a node is the database itself: nothing of
+// Without an endpoint for traces, the store of a node is the database, with its encryption: nothing of
 // them is on the path of a run.
 func TestNoTracesUnlessConfigured(t *testing.T) {
-	for endpoint, want := range map[string]string{"": "*sqlite.Store", "http://127.0.0.1:1": "*tracing.Store"} {
+	for endpoint, want := range map[string]string{"": "*secretstore.Store", "http://127.0.0.1:1": "*tracing.Store"} {
 		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
 		c := Defaults()
 		c.Listen, c.Data = "127.0.0.1:0", t.TempDir()

@@ -119,7 +119,6 @@ func TestTLSRefusedAtTheStart(t *testing.T) {
 		want   []string
 	}{
 		"plain HTTP beyond loopback": {func(c *Config) { c.Listen, c.APIKeyFile = ":0", keyFile(t) }, []string{"--tls-cert", "--trusted-proxy", "--insecure-plain-http"}},
-		"and no keys":                {func(c *Config) { c.Listen, c.TLS.Auto = ":0", true }, []string{"--api-key-file"}},
 		"a certificate alone":        {func(c *Config) { c.TLS.CertFile = cert }, []string{"--tls-key"}},
 		"two certificates":           {func(c *Config) { c.TLS = TLS{CertFile: cert, KeyFile: key, Auto: true} }, []string{"--tls-auto"}},
 		"client CA without TLS":      {func(c *Config) { c.TLS.ClientCA = a.file }, []string{"--tls-client-ca"}},

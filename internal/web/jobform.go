@@ -28,7 +28,7 @@ type group struct {
 // jobGroups are the parts after the first one, with all fields that a job has.
 var jobGroups = []group{
 	{Title: "Description and tags", names: []string{"description", "tags"}},
-	{Title: "Request", names: []string{"payload.headers", "payload.body"}},
+	{Title: "Request", names: []string{"payload.headers", "payload.body", "payload.sign_with"}},
 	{Title: "Schedule details", names: []string{"starts_at", "ends_at", "max_runs", "jitter_seconds", "dst_gap", "dst_overlap"}},
 	{Title: "Missed and overlapping runs", names: []string{"missed_window", "max_missed", "catch_up_window_seconds", "overlap", "max_queued"}},
 	{Title: "Time limit and retries", names: []string{"timeout_seconds", "max_retries", "retry_on", "retry_backoff", "retry_base_seconds", "retry_cap_seconds", "retry_jitter", "retry_delays"}},
