@@ -46,6 +46,7 @@ func (ActorKind) EnumValues() []EnumValue {
 
 // Actor is who does something.
 type Actor struct {
+	_    struct{}  `doc:"Who does something."`
 	Kind ActorKind `json:"kind" example:"key" doc:"What it is."`
 	ID   string    `json:"id,omitempty" example:"k7m2q9d4" doc:"Id of the key, subject of the person, or id of the node."`
 	Name string    `json:"name,omitempty" example:"deploy" doc:"Name of the key or person."`

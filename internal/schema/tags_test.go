@@ -20,7 +20,7 @@ import (
 )
 
 // taggedTypes are the types of package belfry whose fields have tags.
-var taggedTypes = []any{
+var taggedTypes = []any{belfry.Actor{}, belfry.Namespace{}, belfry.Quota{},
 	belfry.Acknowledgement{}, belfry.Alert{}, belfry.AlertFilter{}, belfry.AlertItem{}, belfry.Channel{}, belfry.Subscription{}, belfry.Monitor{},
 	belfry.Fleet{}, belfry.FleetDatabase{}, belfry.FleetDuty{}, belfry.FleetNode{}, belfry.FleetPool{}, belfry.FleetTotal{}, belfry.FleetWorker{},
 	belfry.Forecast{}, belfry.ForecastQuery{}, belfry.JitterForecast{}, belfry.Spike{}, belfry.SpikeJob{}, belfry.SpikeSchedule{},
@@ -33,7 +33,7 @@ var taggedTypes = []any{
 }
 
 // enumerations are the enumerations of package belfry.
-var enumerations = []belfry.Enum{
+var enumerations = []belfry.Enum{belfry.ActorKind(""), belfry.Role(""),
 	belfry.AlertKind(""), belfry.AlertStatus(""), belfry.ChannelType(""), belfry.MonitorStatus(""), belfry.NodeState(""),
 	belfry.Action(""), belfry.Backoff(""), belfry.Code(""), belfry.DSTGap(""), belfry.DSTOverlap(""), belfry.Decision(""), belfry.DiffResult(""), belfry.Election(""), belfry.EventKind(""),
 	belfry.JobStatus(""), belfry.MissedWindow(""), belfry.Outcome(""), belfry.Overlap(""), belfry.Priority(""), belfry.Reason(""), belfry.ResultStatus(""), belfry.RetryOn(""), belfry.RunKind(""),
