@@ -1,6 +1,7 @@
 package belfry_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -37,5 +38,36 @@ func TestTablesInDocsAreWhole(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// docs/security.md names a test for every control.
+func TestProofsOfTheSecurityPageExist(t *testing.T) {
+	page, err := os.ReadFile("docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := map[string]bool{}
+	err = filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)`).FindAllSubmatch(text, -1) {
+			declared[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	proofs := regexp.MustCompile("`(Test\\w+)`").FindAllSubmatch(page, -1)
+	for _, m := range proofs {
+		if !declared[string(m[1])] {
+			t.Errorf("docs/security.md names %s, which does not exist", m[1])
+		}
+	}
+	if rows := regexp.MustCompile(`(?m)^\| S\d+ \|`).FindAll(page, -1); len(rows) != 33 || len(proofs) < 60 {
+		t.Errorf("docs/security.md has %d controls with %d proofs", len(rows), len(proofs))
 	}
 }
