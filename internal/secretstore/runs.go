@@ -31,6 +31,15 @@ func (s *Store) ClaimBelow(ctx context.Context, c belfry.Claim, rank int64) ([]*
 	return s.openRuns(ctx, runs)
 }
 
+// ClaimShares is Claim for a share of each namespace.
+func (s *Store) ClaimShares(ctx context.Context, c belfry.Claim, shares store.Shares) ([]*belfry.Run, error) {
+	runs, err := s.Store.ClaimShares(ctx, c, shares)
+	if err != nil {
+		return runs, err
+	}
+	return s.openRuns(ctx, runs)
+}
+
 // ClaimRuns is Claim for some runs.
 func (s *Store) ClaimRuns(ctx context.Context, c belfry.Claim, ids []belfry.ID) ([]*belfry.Run, error) {
 	runs, err := s.Store.ClaimRuns(ctx, c, ids)

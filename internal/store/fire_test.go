@@ -41,7 +41,7 @@ func TestFireCreatesARunAndAdvancesThePlan(t *testing.T) {
 			ScheduledAt: want.ScheduledAt, ReadyAt: want.ReadyAt, FiredAt: run.FiredAt,
 		})
 		row := f.liveRow(t, want.ID)
-		if row.FiredBy != owner || row.Epoch != 42 || row.Lane != "slow/http" || row.TimeoutMS != 90_000 || row.Rank != plan.Rank(want.ReadyAt, 0) {
+		if row.FiredBy != owner || row.Epoch != 42 || row.Lane != "ours::slow/http" || row.TimeoutMS != 90_000 || row.Rank != plan.Rank(want.ReadyAt, 0) {
 			t.Errorf("the row is %+v", row)
 		}
 		next := step.Next

@@ -25,6 +25,9 @@ const everyMinute = "* * * * *"
 // lane is that of a job which says nothing about it.
 const lane = belfry.DefaultQueue + "/" + belfry.TypeHTTP
 
+// usualLanes are the same lane in the namespaces of the tests.
+var usualLanes = []string{lane, belfry.BuiltinLane("ours", lane), belfry.BuiltinLane("theirs", lane), belfry.BuiltinLane("other", lane)}
+
 // owner fires in tests where it does not matter who does.
 var owner = belfry.NewID(time.Now())
 
@@ -232,7 +235,7 @@ func (f *fixture) fireInto(t tb, slots store.FreeSlots, steps ...plan.Step) stor
 
 // slots is the demand of a worker that serves the usual lane.
 func slots(worker belfry.ID, free int) store.FreeSlots {
-	return store.FreeSlots{Worker: worker, Lanes: []string{lane}, Free: free}
+	return store.FreeSlots{Worker: worker, Lanes: usualLanes, Free: free}
 }
 
 // fireDue fires the first undecided occurrence of every job that is due.
@@ -261,7 +264,7 @@ func (f *fixture) heartbeat(t tb, b belfry.Heartbeat) belfry.HeartbeatReply {
 func (f *fixture) claim(t tb, worker belfry.ID, limit int, lanes ...string) []*belfry.Run {
 	t.Helper()
 	if len(lanes) == 0 {
-		lanes = []string{lane}
+		lanes = usualLanes
 	}
 	runs, err := f.Claim(ctx, belfry.Claim{WorkerID: worker, Lanes: lanes, Limit: limit})
 	if err != nil {
