@@ -1,9 +1,9 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
+	"io"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,14 +12,40 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// copyRows is rows in the binary format of COPY. It is written by hand, since an import
-// spends a tenth of its time in it: pgx boxes every value and looks up how to encode it.
-type copyRows struct{ buf []byte }
+// copyRows is rows in the binary format of COPY, of which it keeps few at a time. It is written
+// by hand, since an import spends a tenth of its time in it: pgx boxes every value and looks up
+// how to encode it.
+type copyRows struct {
+	buf    []byte // encoded and not read yet, from sent on
+	sent   int
+	rows   int
+	next   int // row to encode; after the last one the end
+	encode func(row int)
+}
+
+const copyChunk = 32 << 10 // bytes that are encoded at a time
 
 const copyHeader = "PGCOPY\n\xff\r\n\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" // without flags and extension
 
-// begin starts anew, with the memory of what was there before.
-func (c *copyRows) begin() { c.buf = append(c.buf[:0], copyHeader...) }
+// Read encodes rows as they are needed.
+func (c *copyRows) Read(p []byte) (int, error) {
+	if c.sent == len(c.buf) {
+		if c.next > c.rows {
+			return 0, io.EOF
+		}
+		c.buf, c.sent = c.buf[:0], 0
+		for ; c.next < c.rows && len(c.buf) < copyChunk; c.next++ {
+			c.encode(c.next)
+		}
+		if c.next == c.rows {
+			c.buf = append(c.buf, 0xff, 0xff)
+			c.next++
+		}
+	}
+	n := copy(p, c.buf[c.sent:])
+	c.sent += n
+	return n, nil
+}
 
 // row begins a row with so many columns, which follow in the order of the statement.
 func (c *copyRows) row(columns int) { c.buf = binary.BigEndian.AppendUint16(c.buf, uint16(columns)) }
@@ -102,10 +128,10 @@ func copyArray[T any](c *copyRows, list []T, elementType int, add func(T)) {
 	binary.BigEndian.PutUint32(c.buf[at:], uint32(len(c.buf)-at-4))
 }
 
-// send executes a COPY … FROM STDIN BINARY with the rows.
-func (c *copyRows) send(ctx context.Context, tx pgx.Tx, sql string) error {
-	c.buf = append(c.buf, 0xff, 0xff)
-	_, err := tx.Conn().PgConn().CopyFrom(ctx, bytes.NewReader(c.buf), sql)
+// send executes a COPY … FROM STDIN BINARY with so many rows.
+func (c *copyRows) send(ctx context.Context, tx pgx.Tx, sql string, rows int, encode func(row int)) error {
+	c.buf, c.sent, c.rows, c.next, c.encode = append(c.buf[:0], copyHeader...), 0, rows, 0, encode
+	_, err := tx.Conn().PgConn().CopyFrom(ctx, c, sql)
 	return err
 }
 
@@ -117,8 +143,7 @@ FROM STDIN BINARY`
 
 // copyJobs stores jobs and plans.
 func (c *copyRows) copyJobs(ctx context.Context, tx pgx.Tx, rows []store.NewRow) error {
-	c.begin()
-	for i := range rows {
+	err := c.send(ctx, tx, copyIntoJobs, len(rows), func(i int) {
 		r := &rows[i]
 		c.row(15)
 		c.uuid(r.ID)
@@ -136,12 +161,11 @@ func (c *copyRows) copyJobs(ctx context.Context, tx pgx.Tx, rows []store.NewRow)
 		c.text(storable(r.Type))
 		c.nullableText(handlerColumn(r.Type, r.Handler))
 		copyArray(c, jobTrigrams(r.Name, r.Description), pgtype.Int8OID, c.bigint)
-	}
-	if err := c.send(ctx, tx, copyIntoJobs); err != nil {
+	})
+	if err != nil {
 		return err
 	}
-	c.begin()
-	for i := range rows {
+	return c.send(ctx, tx, copyIntoPlans, len(rows), func(i int) {
 		p := &rows[i].Plan
 		c.row(10)
 		c.uuid(p.JobID)
@@ -154,6 +178,5 @@ func (c *copyRows) copyJobs(ctx context.Context, tx pgx.Tx, rows []store.NewRow)
 		c.text(p.ZoneVersion)
 		c.boolean(p.Once)
 		c.uuid(rows[i].Digest)
-	}
-	return c.send(ctx, tx, copyIntoPlans)
+	})
 }
