@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"maps"
@@ -182,10 +183,10 @@ func (c *Control) secretUsers(ctx context.Context, namespace, name string) (user
 // checkSecrets returns an error if a job refers to secrets that its namespace does not have. Those
 // that it has are read once, if read is where to keep them.
 func (c *Control) checkSecrets(ctx context.Context, job belfry.Job, read *[]belfry.Secret) error {
-	if job.Type != belfry.TypeHTTP || !secret.HasReference(string(job.Payload)) && !strings.Contains(string(job.Payload), `"sign_with"`) {
+	if job.Type != belfry.TypeHTTP || !secret.HasReference(job.Payload) && !bytes.Contains(job.Payload, []byte(`"sign`)) {
 		return nil
 	}
-	payload, _ := target.ParseValidHTTP(job.Payload)
+	payload, _ := target.ParseValidHTTP(job.Payload, true)
 	fields, _ := target.References(payload)
 	if read == nil {
 		read = new([]belfry.Secret)
@@ -213,7 +214,7 @@ func (c *Control) checkSecrets(ctx context.Context, job belfry.Job, read *[]belf
 func (c *Control) override(ctx context.Context, job belfry.Job, payload json.RawMessage, message string) (json.RawMessage, error) {
 	p := auth.Of(ctx)
 	writes := p == nil || p.Has(auth.Write)
-	if !writes && job.Type == belfry.TypeHTTP && secret.HasReference(string(payload)) {
+	if !writes && job.Type == belfry.TypeHTTP && secret.HasReference(payload) {
 		return nil, invalid(message, []belfry.FieldError{{Field: "payload", Message: "refers to a secret, which needs the permission to write jobs"}})
 	}
 	whole, errors := validate.Payload(job, payload, writes)

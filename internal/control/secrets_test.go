@@ -108,12 +108,13 @@ func TestOnlyWritersUseSecrets(t *testing.T) {
 	if _, err := c.Create(t.Context(), "default", in, control.Key{}); err != nil {
 		t.Fatal(err)
 	}
-	for role, want := range map[belfry.Role][2]string{
-		belfry.RoleOperator: {"payload.token is masked; give the secret itself", "payload refers to a secret, which needs the permission to write jobs"},
-		belfry.RoleAuthor:   {"", ""},
+	const refers = "payload refers to a secret, which needs the permission to write jobs"
+	for role, want := range map[belfry.Role][4]string{
+		belfry.RoleOperator: {"payload.token is masked; give the secret itself", refers, refers, refers},
+		belfry.RoleAuthor:   {},
 	} {
 		ctx := auth.With(t.Context(), &auth.Principal{Role: role})
-		for i, payload := range []string{`{"token":"***","n":2}`, `{"x":"{{secret \"a\"}}"}`} {
+		for i, payload := range []string{`{"token":"***","n":2}`, `{"x":"{{secret \"a\"}}"}`, `"\u007b\u007bsecret 'a'}}"`, `"{{ s\u0065cret a }}"`} {
 			_, err := c.Trigger(ctx, "default", "job", belfry.Trigger{Payload: json.RawMessage(payload)}, control.Key{})
 			if got := fieldsOf(err); got != want[i] || got == "" && err != nil {
 				t.Errorf("%s with %s: %v", role, payload, err)

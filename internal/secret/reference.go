@@ -1,8 +1,12 @@
 package secret
 
 import (
+	"bytes"
+	"encoding/json"
 	"regexp"
 	"strings"
+
+	"github.com/belfry-sh/belfry"
 )
 
 // A reference to a named secret in a text: {{secret "name"}}. The quotes may be single ones, none,
@@ -12,9 +16,16 @@ var (
 	anyReference = regexp.MustCompile(`\{\{ *secret\b`)
 )
 
-// HasReference reports whether a text refers to named secrets, or tries to.
-func HasReference(text string) bool {
-	return strings.Contains(text, "{{") && anyReference.MatchString(text)
+// HasReference reports whether a payload refers to named secrets, or tries to, also if it
+// writes the reference with escapes.
+func HasReference(payload []byte) bool {
+	if bytes.Contains(payload, []byte(`\u`)) {
+		var value any
+		if json.Unmarshal(payload, &value) == nil {
+			payload = belfry.MustJSON(value)
+		}
+	}
+	return bytes.Contains(payload, []byte("{{")) && anyReference.Match(payload)
 }
 
 // References lists the names of the secrets that a text refers to, in their order. It is not ok

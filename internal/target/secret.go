@@ -89,7 +89,7 @@ func (r *resolution) text(text string, escape func(string) (string, error)) (str
 
 // resolve replaces the references of a request, and returns the values that are now in it.
 func (h *HTTP) resolve(ctx context.Context, run *belfry.Run, p *belfry.HTTPPayload) ([]string, error) {
-	if !secret.HasReference(string(run.Payload)) {
+	if !secret.HasReference(run.Payload) {
 		return nil, nil
 	}
 	u, err := url.Parse(p.URL)
