@@ -57,7 +57,7 @@ func checkStatus(in validate.Input) validate.Input {
 // job_id, are accepted without effect, so that a job can be sent back as it was shown;
 // its namespace must be that of the request.
 func decodeManifest(text []byte, namespace string, over belfry.Manifest) (in validate.Input, syntax *jsontext.SyntaxError) {
-	in.Manifest = over
+	in.Manifest, in.Decoded = over, true
 	in.Fields, in.Errors, syntax = manifestDecoder.Decode(text, &in.Manifest)
 	if syntax != nil || !bytes.Contains(text, []byte(`"namespace"`)) {
 		return in, syntax

@@ -23,7 +23,7 @@ func Check(v any) []belfry.FieldError {
 }
 
 func (s *state) check(t *Type, v reflect.Value, within string) {
-	for _, f := range t.Fields {
+	for _, f := range t.checked {
 		value := f.Value(v)
 		if value.IsZero() {
 			if f.Required {
@@ -43,6 +43,12 @@ func (s *state) check(t *Type, v reflect.Value, within string) {
 			s.fail(within+f.Name, "%s", err)
 		}
 	}
+}
+
+// hasChecks reports whether Check has anything to do for a field.
+func (f *Field) hasChecks() bool {
+	return f.Required || f.Kind == Object || f.Kind == Objects || len(f.Enum) > 0 || f.Pattern != nil ||
+		f.Min != nil || f.MaxLen > 0 || f.MinItems > 0 || f.MaxItems > 0 || f.ItemMaxLen > 0
 }
 
 func (f *Field) forExample() string {
@@ -203,6 +209,10 @@ func CheckText(text string, longest int, multiline bool) string {
 func CheckVisible(text string) string {
 	var before rune
 	for i, r := range text {
+		if r < utf8.RuneSelf && r >= ' ' && r != 0x7f { // the usual case
+			before = r
+			continue
+		}
 		kind := ""
 		switch {
 		case unicode.IsControl(r) || r == '\u2028' || r == '\u2029':

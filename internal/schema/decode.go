@@ -33,6 +33,7 @@ type Member struct {
 	Name    string // as it is known
 	Written string // path as it was written
 	Value   []byte
+	field   *Field // of the name; nil if that must be looked up
 }
 
 // Decode decodes a JSON object into the struct that v points to. Null and "" stand for
@@ -43,22 +44,25 @@ func (d Decoder) Decode(text []byte, v any) (FieldSet, []belfry.FieldError, *jso
 	if err := jsontext.Check(text); err != nil {
 		return nil, nil, err
 	}
-	return d.decode(text, v)
+	return d.decode(text, v, false)
 }
 
-func (d Decoder) decode(text []byte, v any) (FieldSet, []belfry.FieldError, *jsontext.SyntaxError) {
+func (d Decoder) decode(text []byte, v any, unique bool) (FieldSet, []belfry.FieldError, *jsontext.SyntaxError) {
 	if text = bytes.TrimSpace(text); text[0] != '{' {
 		return nil, nil, &jsontext.SyntaxError{Message: "must be a JSON object, not " + jsontext.Kind(text)}
 	}
 	s := state{}
-	for _, path := range jsontext.Duplicates(text) {
-		s.fail(path, "is duplicated")
+	if !unique {
+		for _, path := range jsontext.Duplicates(text) {
+			s.fail(path, "is duplicated")
+		}
 	}
-	members, ok := s.members(Of(reflect.TypeOf(v)), text, "")
+	t := Of(reflect.TypeOf(v))
+	members, ok := s.members(t, text, "")
 	if !ok {
 		return nil, nil, &jsontext.SyntaxError{Message: fmt.Sprintf("has more than %d members", maxMembers)}
 	}
-	fields := s.object(d, Of(reflect.TypeOf(v)), reflect.ValueOf(v).Elem(), members)
+	fields := s.object(d, t, reflect.ValueOf(v).Elem(), members)
 	return fields, s.errors, nil
 }
 
@@ -68,12 +72,13 @@ func Decode(text []byte, v any) ([]belfry.FieldError, *jsontext.SyntaxError) {
 	if err := jsontext.Check(text); err != nil {
 		return nil, err
 	}
-	return DecodeValid(text, v)
+	return DecodeValid(text, v, false)
 }
 
-// DecodeValid is Decode of a text that is known to be valid JSON.
-func DecodeValid(text []byte, v any) ([]belfry.FieldError, *jsontext.SyntaxError) {
-	_, errors, syntax := Decoder{}.decode(text, v)
+// DecodeValid is Decode of a text that is known to be valid JSON. Unique says that it is
+// known to have no duplicate names either.
+func DecodeValid(text []byte, v any, unique bool) ([]belfry.FieldError, *jsontext.SyntaxError) {
+	_, errors, syntax := Decoder{}.decode(text, v, unique)
 	if syntax != nil {
 		return nil, syntax
 	}
@@ -104,12 +109,12 @@ func (s *state) fail(field, format string, args ...any) {
 
 // members lists the members of an object; of duplicates the last one counts.
 func (s *state) members(t *Type, text []byte, within string) (list []Member, ok bool) {
-	list = make([]Member, 0, 12)
+	list = make([]Member, 0, 6)
 	ok = true
 	jsontext.Members(text, func(quoted, value []byte) bool {
-		m := Member{Value: value}
-		if f := t.byName[string(quoted[1:len(quoted)-1])]; f != nil { // a known name needs no memory of its own
-			m.Name, m.Written = f.Name, f.Name
+		m := Member{Value: value, field: t.byName[string(quoted[1:len(quoted)-1])]}
+		if m.field != nil { // a known name needs no memory of its own
+			m.Name, m.Written = m.field.Name, m.field.Name
 		} else {
 			m.Name = jsontext.Unquote(quoted)
 			m.Written = m.Name
@@ -137,7 +142,10 @@ func (s *state) object(d Decoder, t *Type, v reflect.Value, members []Member) (f
 	members = s.rename(d, t, members)
 	fields = make(FieldSet, 0, len(members))
 	for _, m := range members {
-		f := t.byName[m.Name]
+		f := m.field
+		if f == nil {
+			f = t.byName[m.Name]
+		}
 		switch {
 		case f != nil && f.ReadOnly, slices.Contains(d.Ignored, m.Name):
 		case f == nil:
@@ -157,7 +165,7 @@ func (s *state) rename(d Decoder, t *Type, members []Member) []Member {
 	}
 	for i := range members {
 		m := &members[i]
-		if known(m.Name) {
+		if m.field != nil || known(m.Name) {
 			continue
 		}
 		if name := SnakeCase(m.Name); known(name) {
@@ -167,7 +175,7 @@ func (s *state) rename(d Decoder, t *Type, members []Member) []Member {
 			m.Name = name
 		}
 	}
-	if len(d.Aliases) == 0 {
+	if !slices.ContainsFunc(members, func(m Member) bool { return m.field == nil && d.Aliases[m.Name] != nil }) {
 		return members
 	}
 	var own, expanded []Member

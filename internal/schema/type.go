@@ -76,10 +76,11 @@ type Field struct {
 
 // Type is a struct with tagged fields.
 type Type struct {
-	Doc    string
-	Fields []*Field
-	byName map[string]*Field
-	names  []string
+	Doc     string
+	Fields  []*Field
+	byName  map[string]*Field
+	names   []string
+	checked []*Field // the fields that have something to check
 }
 
 var types sync.Map // reflect.Type to *Type
@@ -96,6 +97,9 @@ func Of(t reflect.Type) *Type {
 	out.gather(t, nil)
 	for _, f := range out.Fields {
 		out.byName[f.Name] = f
+		if f.hasChecks() {
+			out.checked = append(out.checked, f)
+		}
 		if !f.ReadOnly {
 			out.names = append(out.names, f.Name)
 		}
@@ -114,7 +118,12 @@ func (t *Type) Field(name string) *Field { return t.byName[name] }
 func (t *Type) Names() []string { return t.names }
 
 // Value is the field of a struct value.
-func (f *Field) Value(v reflect.Value) reflect.Value { return v.FieldByIndex(f.index) }
+func (f *Field) Value(v reflect.Value) reflect.Value {
+	for _, i := range f.index { // FieldByIndex is slower, since it follows pointers
+		v = v.Field(i)
+	}
+	return v
+}
 
 // gather adds the fields of a struct and of those embedded in it. Of two with one name
 // the shallower counts, as in encoding/json.
@@ -274,8 +283,11 @@ func (s FieldSet) Has(name string) bool { return slices.Contains(s, name) }
 func SetImplicit(v any) {
 	target := reflect.ValueOf(v).Elem()
 	for _, f := range Of(target.Type()).Fields {
+		if f.Implicit == "" {
+			continue
+		}
 		value := f.Value(target)
-		if f.Implicit == "" || !value.IsZero() {
+		if !value.IsZero() {
 			continue
 		}
 		s := state{}

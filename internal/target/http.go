@@ -280,14 +280,15 @@ func ParseHTTP(raw json.RawMessage) (p belfry.HTTPPayload, errors []belfry.Field
 	if jsontext.Check(raw) != nil {
 		return p, notAnObject
 	}
-	return ParseValidHTTP(raw)
+	return ParseValidHTTP(raw, false)
 }
 
 var notAnObject = []belfry.FieldError{{Field: "payload", Message: `must be a JSON object; for example {"url": "https://example.com/hook"}`}}
 
-// ParseValidHTTP is ParseHTTP of a payload that is known to be valid JSON.
-func ParseValidHTTP(raw json.RawMessage) (p belfry.HTTPPayload, errors []belfry.FieldError) {
-	errors, syntax := schema.DecodeValid(raw, &p)
+// ParseValidHTTP is ParseHTTP of a payload that is known to be valid JSON. If it is known
+// to have no duplicate names either, those are not searched for.
+func ParseValidHTTP(raw json.RawMessage, unique bool) (p belfry.HTTPPayload, errors []belfry.FieldError) {
+	errors, syntax := schema.DecodeValid(raw, &p, unique)
 	if syntax != nil {
 		return p, notAnObject
 	}

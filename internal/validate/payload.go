@@ -87,7 +87,7 @@ func (c *check) handler(m *belfry.Manifest, inferred bool) {
 // compact returns the payload without needless blanks, and notes whether it is JSON.
 func (c *check) compact(raw json.RawMessage) json.RawMessage {
 	if !bytes.ContainsAny(raw, " \t\r\n") { // then it is compact if it is valid
-		c.validPayload = json.Valid(raw)
+		c.validPayload = c.decoded || json.Valid(raw)
 		return raw
 	}
 	compact := bytes.NewBuffer(make([]byte, 0, len(raw)))
@@ -117,7 +117,7 @@ func (c *check) payload(raw json.RawMessage, kind string) json.RawMessage {
 		c.fail("payload", "%s", tooLarge(len(raw)))
 		return nil
 	case kind == belfry.TypeHTTP:
-		_, errors := target.ParseValidHTTP(raw)
+		_, errors := target.ParseValidHTTP(raw, c.decoded)
 		c.add(errors...)
 	case kind == belfry.TypeCommand:
 		p, errors := command.ParsePayload(raw)

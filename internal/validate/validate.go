@@ -31,6 +31,10 @@ type Input struct {
 	Fields schema.FieldSet     // fields that the request sets; nil: those that are not zero
 	Errors []belfry.FieldError // found while it was decoded; more errors of the same fields are left out
 	Replan bool                // plan a cancelled job again, even if its schedule stays
+
+	// Decoded says that the manifest was decoded from a text that was checked: its payload
+	// is valid JSON without duplicate names.
+	Decoded bool
 }
 
 // Result is a normalized manifest with its compiled policy.
@@ -67,7 +71,7 @@ func New(now time.Time, d plan.Defaults) *Validator {
 
 // Create validates a new job that will have the id. It returns every error.
 func (v *Validator) Create(id belfry.ID, input Input) (Result, []belfry.FieldError) {
-	c := check{Validator: v, fields: input.Fields, errors: slices.Clone(input.Errors)}
+	c := check{Validator: v, fields: input.Fields, decoded: input.Decoded, errors: slices.Clone(input.Errors)}
 	if c.failed("") { // It could not be read: there is nothing to validate.
 		return Result{}, input.Errors
 	}
@@ -95,6 +99,7 @@ type check struct {
 	preview bool // a one-off may have passed
 	errors  []belfry.FieldError
 
+	decoded      bool // see Input
 	validPayload bool // it is JSON
 }
 
