@@ -178,7 +178,7 @@ func TestHangingNamespaceLeavesSlots(t *testing.T) {
 		c := startCluster(t, onPostgres, slots)
 		c.create("patient", "/later", 1, later) // so that it has a reserve
 		c.create("greedy", "/hang", atScale(300, 10_000), nil)
-		most := slots * 3 / 4 * len(c.nodes) // half of the fair part of the other one is in reserve
+		most := (slots*3/4 - 1) * len(c.nodes) // half of the fair part of the other one is in reserve, and one slot for others
 		c.await("the other slots hang", func() bool { return c.calls["/hang"] >= most })
 		c.serve("patient", func(r *belfry.Run) { c.addLag("worker", r.ScheduledAt) })
 		c.create("patient", "/lag", 1, eachSecond)
@@ -186,6 +186,8 @@ func TestHangingNamespaceLeavesSlots(t *testing.T) {
 			eachSecond(m)
 			m.Type, m.Handler, m.Payload = belfry.TypeWorker, handler, nil
 		})
+		c.create("newcomer", "/new", 1, eachSecond) // which nobody has reserved anything for
+		c.await("the run of a new namespace", func() bool { return c.calls["/new"] >= 1 })
 		for _, by := range []string{"/lag", "worker"} {
 			c.await("some runs of "+by, func() bool { return len(c.lags[by]) >= atScale(3, 20) })
 			c.mu.Lock()

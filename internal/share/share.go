@@ -2,9 +2,9 @@
 //
 // A run cannot be preempted, so slots are kept free in advance: of its fair part of the slots,
 // by weight, every namespace has half in reserve, one slot at least, and all reserves together
-// have at most half of the slots. What no reserve needs is for whoever has work, and goes to
-// the namespace that holds the fewest slots for its weight. Without others a namespace may
-// have all slots.
+// have at most half of the slots. One slot of ten or more is for a namespace that is not known
+// yet. What no reserve needs is for whoever has work, and goes to the namespace that holds the
+// fewest slots for its weight. Without others a namespace may have all slots.
 package share
 
 // Party is a namespace that may need slots.
@@ -24,6 +24,9 @@ func Divide(slots, limit int, parties []Party) (heldBack bool) {
 		p.Weight, p.Grant = max(p.Weight, 1), 0
 		weights += p.Weight
 		free -= p.Held
+	}
+	if len(parties) > 1 {
+		reserved = newcomers(slots)
 	}
 	left := make([]int, len(parties)) // of reserves
 	var hungry []int
@@ -62,3 +65,6 @@ func Divide(slots, limit int, parties []Party) (heldBack bool) {
 	}
 	return heldBack
 }
+
+// newcomers is how many slots are kept for namespaces that have no jobs yet.
+func newcomers(slots int) int { return min(slots/10, 1) }
