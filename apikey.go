@@ -10,7 +10,7 @@ type APIKey struct {
 	Namespaces     []string      `json:"namespaces,omitempty" maxitems:"100" itemmaxlen:"63" example:"[\"billing\"]" doc:"Namespace that it may use; all of them unless set."`
 	Queues         []string      `json:"queues,omitempty" maxitems:"20" itemmaxlen:"64" example:"[\"default\"]" doc:"Queue that a worker may claim from; all of them unless set."`
 	Commands       bool          `json:"commands,omitempty" doc:"May create jobs of type 'command', and choose what they execute. An admin of all namespaces always may."`
-	ExpiresSeconds Optional[int] `json:"expires_seconds,omitzero" min:"0" max:"315360000" implicit:"7776000" zero:"never" doc:"After how long it expires; 0 is never. Only in requests."`
+	ExpiresSeconds Optional[int] `json:"expires_seconds,omitzero" min:"0" max:"315360000" zero:"never" doc:"After how long it expires; 0 is never. Unset it is 90 days, or never for the first key of all. Only in requests."`
 
 	ID         string       `json:"key_id,omitempty" readonly:"true" example:"k7m2q9d4" doc:"Id of the key: its part that is not secret."`
 	Key        string       `json:"key,omitempty" readonly:"true" doc:"The key itself. It is in the answer that creates it, and in no other."`

@@ -30,10 +30,12 @@ func (c *Control) CreateKey(ctx context.Context, k belfry.APIKey) (belfry.APIKey
 		return k, err
 	}
 	now := c.now()
-	if seconds, given := k.ExpiresSeconds.Get(); !given {
-		k.ExpiresAt = new(now.Add(defaultExpiry))
-	} else if seconds > 0 {
+	p := auth.Of(ctx)
+	first := p != nil && p.Kind == belfry.ActorLocal
+	if seconds, given := k.ExpiresSeconds.Get(); given && seconds > 0 {
 		k.ExpiresAt = new(now.Add(time.Duration(seconds) * time.Second))
+	} else if !given && !first { // without the first key nobody could create others
+		k.ExpiresAt = new(now.Add(defaultExpiry))
 	}
 	stored, text := newKey(ctx, k, now)
 	known, err := retryRead(ctx, "count API keys", func() (n int, err error) {
