@@ -156,7 +156,7 @@ var auditedOperations = map[string]audited{
 		return "/api/v1/secrets/s1", `{"name": "s1", "value": "` + canary + `", "allowed_hosts": ["example.com"]}`
 	}, belfry.AuditCreate, belfry.AuditSecret, `"value":"***"`},
 	"deleteSecret": {func(s *service) (string, string) {
-		s.expect(http.StatusCreated, nil, "PUT", "/api/v1/secrets/s2", `{"name": "s2", "value": "`+canary+`"}`)
+		s.expect(http.StatusCreated, nil, "PUT", "/api/v1/secrets/s2", `{"value": "`+canary+`"}`)
 		return "/api/v1/secrets/s2", ""
 	}, belfry.AuditDelete, belfry.AuditSecret, ``},
 	"reencrypt": {func(*service) (string, string) { return "/api/v1/encryption/reencrypt", `{}` }, belfry.AuditRotate, belfry.AuditSecret, ``},

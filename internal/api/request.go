@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -146,6 +147,9 @@ func (in *request) readBody(r *http.Request, op *openapi.Operation, body any) er
 	}
 	if d, ok := body.(bodyDecoder); ok {
 		return d.decodeBody(text, in)
+	}
+	if name := schema.Of(reflect.TypeOf(body)).Field("name"); name != nil && op.Method == http.MethodPut { // as the path says
+		name.Value(reflect.ValueOf(body).Elem()).SetString(in.ref)
 	}
 	fields, syntax := schema.Decode(text, body)
 	if syntax != nil {
