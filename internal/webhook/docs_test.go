@@ -52,6 +52,10 @@ func callback(t *testing.T, keys ...string) (header http.Header, body []byte) {
 	return header, body
 }
 
+// officialJS is the library for JavaScript of those who wrote the specification. The tests of the
+// SDK for TypeScript install it.
+const officialJS = "standardwebhooks"
+
 // languages says how the code of a language in docs/signing.md is made a program, which gets the
 // arguments of verify but the body, has that on standard input, and prints true or false.
 var languages = map[string]struct {
@@ -73,6 +77,16 @@ print(str(verify(*sys.argv[1:], sys.stdin.buffer.read())).lower())
 	"js": {"main.mjs", `%s
 import { readFileSync } from "node:fs";
 console.log(verify(...process.argv.slice(2), readFileSync(0)));
+`, nil, []string{"node", "main.mjs"}},
+	officialJS: {"main.mjs", `%s
+import { readFileSync } from "node:fs";
+const [key, id, timestamp, signature] = process.argv.slice(2);
+try {
+	new standardwebhooks.Webhook(key).verify(readFileSync(0), { "webhook-id": id, "webhook-timestamp": timestamp, "webhook-signature": signature });
+	console.log(true);
+} catch {
+	console.log(false);
+}
 `, nil, []string{"node", "main.mjs"}},
 	"java": {"Main.java", `%s
 class Main {
@@ -97,6 +111,9 @@ func TestCodeInTheDocumentationVerifiesCallbacks(t *testing.T) {
 		code[found[1]] = found[2]
 	}
 	code["go"] = strings.Replace(code["go"], "import (", "import (\n\t\"fmt\"\n\t\"io\"\n\t\"os\"", 1)
+	if library, _ := filepath.Abs("../../sdk/typescript/node_modules/standardwebhooks/dist/index.js"); exists(library) {
+		code[officialJS] = fmt.Sprintf("import standardwebhooks from %q;", "file://"+library)
+	}
 	older, newer := webhook.NewKey(), webhook.NewKey()
 	header, body := callback(t, newer, older)
 	key, _ := webhook.ParseKey(newer)
@@ -105,6 +122,9 @@ func TestCodeInTheDocumentationVerifiesCallbacks(t *testing.T) {
 	for language, program := range languages {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
+			if code[language] == "" && language == officialJS {
+				t.Skip("npm ci in sdk/typescript has not been run")
+			}
 			if code[language] == "" {
 				t.Fatal("docs/signing.md has no code in this language")
 			}
@@ -151,4 +171,9 @@ func TestCodeInTheDocumentationVerifiesCallbacks(t *testing.T) {
 			}
 		})
 	}
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
