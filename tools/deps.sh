@@ -16,13 +16,14 @@ have() {
 	etcd-server) command -v etcd >/dev/null 2>&1 ;;
 	zookeeperd) [ -e /usr/share/java/zookeeper.jar ] ;;
 	bubblewrap) command -v bwrap >/dev/null 2>&1 ;;
+	php-cli) command -v php >/dev/null 2>&1 ;;
 	nodejs) command -v node >/dev/null 2>&1 ;;
 	*) command -v "$1" >/dev/null 2>&1 ;;
 	esac
 }
 
 # Tests of these may be left out.
-optional="pgbouncer prometheus chromium redis-server rabbitmq-server nats-server etcd-server zookeeperd bubblewrap nodejs npm python3"
+optional="pgbouncer prometheus chromium redis-server rabbitmq-server nats-server etcd-server zookeeperd bubblewrap nodejs npm python3 php-cli"
 
 missing=
 for package in $optional; do
