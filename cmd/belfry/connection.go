@@ -59,21 +59,6 @@ func (f *connectionFlags) add(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// command makes a command that uses a server.
-func (f *connectionFlags) command(cmd *cobra.Command, run func(c *cli, args []string) error) *cobra.Command {
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := f.open(cmd)
-		if err != nil {
-			return err
-		}
-		if err := run(c, args); err != nil {
-			return c.suggestJob(jobArgument(cmd, args), err)
-		}
-		return c.out.err
-	}
-	return cmd
-}
-
 // settings are the fields of the configuration file.
 type settings struct {
 	Server    string `json:"server"`
@@ -156,6 +141,9 @@ type cli struct {
 	ctx context.Context
 	in  io.Reader
 }
+
+// argument is the first argument; empty if there is none.
+func (c *cli) argument() string { return c.cmd.Flags().Arg(0) }
 
 // open makes the client. It does not connect yet.
 func (f *connectionFlags) open(cmd *cobra.Command) (*cli, error) {

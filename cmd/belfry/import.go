@@ -32,8 +32,7 @@ type importFile struct {
 
 func importCommand() *cobra.Command {
 	return group(&cobra.Command{
-		Use:   "import",
-		Short: "Convert crontabs, CronJobs and schedules of EventBridge to files of jobs",
+		Use: "import", Short: "Convert crontabs, CronJobs and schedules of EventBridge to files of jobs",
 		Long: `Convert the schedules of other systems to YAML for "belfry job apply", without a
 server. What has no meaning in Belfry, or a different one, gets a warning, which is
 also a comment in the YAML. Nothing is created: read the files, then apply them.
@@ -46,8 +45,7 @@ What runs commands becomes jobs of type command and a file for "belfry worker
 func importCrontabCommand() *cobra.Command {
 	f := &importFile{}
 	cmd := f.command(&cobra.Command{
-		Use:   "crontab FILE",
-		Short: "Convert a crontab",
+		Use: "crontab FILE", Short: "Convert a crontab",
 		Long: `Convert a crontab; - is standard input. Every line becomes a command, with its
 environment, and a job that runs it at the times at which cron does, also when the
 clock changes. As with cron, runs may overlap, are not retried, and are skipped if
@@ -69,8 +67,7 @@ that another file has one, too.`,
 func importKubernetesCommand() *cobra.Command {
 	f := &importFile{}
 	cmd := f.command(&cobra.Command{
-		Use:   "kubernetes FILE",
-		Short: "Convert CronJobs of Kubernetes",
+		Use: "kubernetes FILE", Short: "Convert CronJobs of Kubernetes",
 		Long: `Convert the CronJobs of a file, YAML or JSON with one or more documents or lists; - is
 standard input. The command of the container becomes a command of a worker; the image
 is not run.`,
@@ -83,8 +80,7 @@ is not run.`,
 func importEventBridgeCommand() *cobra.Command {
 	f := &importFile{}
 	return f.command(&cobra.Command{
-		Use:   "eventbridge FILE",
-		Short: "Convert schedules of Amazon EventBridge",
+		Use: "eventbridge FILE", Short: "Convert schedules of Amazon EventBridge",
 		Long: `Convert schedules and scheduled rules, as JSON that the command line of AWS prints; -
 is standard input. Targets that have no counterpart become jobs that are paused until
 you fill them in.`,

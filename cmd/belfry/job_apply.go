@@ -39,8 +39,7 @@ type apply struct {
 func jobApplyCommand(f *connectionFlags) *cobra.Command {
 	a := &apply{}
 	cmd := &cobra.Command{
-		Use:   "apply -f FILE",
-		Short: "Create and update jobs from files",
+		Use: "apply -f FILE", Short: "Create and update jobs from files",
 		Long: `Create the jobs of files, or update the existing jobs of the same names, and print
 what changed. A field that is not in the file gets its default, except that a
 paused job stays paused unless the file has "status: active".
@@ -61,7 +60,6 @@ is deleted if a job was refused, or if a file has no jobs, unless --yes is given
   belfry job apply -f jobs/ -f more.yaml
   TOKEN=... belfry job apply -f jobs.yaml --env
   belfry job apply -f jobs/ --prune --tag team-a`,
-		Args: cobra.NoArgs,
 	}
 	p := cmd.Flags()
 	p.StringArrayVarP(&a.paths, "file", "f", nil, "`FILE` or directory with jobs; - is standard input; may be repeated")

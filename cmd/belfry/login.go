@@ -25,15 +25,13 @@ const loginTimeout = oidc.FlowTimeout
 func loginCommand(f *connectionFlags) *cobra.Command {
 	device := false
 	cmd := &cobra.Command{
-		Use:   "login",
-		Short: "Log in to a server with OpenID Connect",
+		Use: "login", Short: "Log in to a server with OpenID Connect",
 		Long: `Log in to a server whose people log in with OpenID Connect. It prints an address, and opens it
 in a browser on this machine. With --device, the browser may be on another one: you enter a
 code there, if the issuer offers that.
 
 The login is kept in the directory of the configuration, readable by you alone, and commands
 use it unless they have an API key. It is prolonged as long as the issuer allows.`,
-		Args: cobra.NoArgs,
 	}
 	cmd.Flags().BoolVar(&device, "device", false, "log in with a browser on another machine")
 	return f.add(f.command(cmd, func(c *cli, _ []string) error {
@@ -74,7 +72,7 @@ use it unless they have an API key. It is prolonged as long as the issuer allows
 }
 
 func logoutCommand(f *connectionFlags) *cobra.Command {
-	cmd := &cobra.Command{Use: "logout", Short: "Forget the login to a server", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "logout", Short: "Forget the login to a server"}
 	return f.add(f.command(cmd, func(*cli, []string) error {
 		s, err := f.settings()
 		if err != nil {

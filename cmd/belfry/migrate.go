@@ -14,13 +14,11 @@ func migrateCommand() *cobra.Command {
 	var address string
 	var check bool
 	cmd := &cobra.Command{
-		Use:   "migrate",
-		Short: "Bring the schema of a PostgreSQL database up to date",
+		Use: "migrate", Short: "Bring the schema of a PostgreSQL database up to date",
 		Long: `Bring the schema of a PostgreSQL database up to date, and end. A node does the same when
 it starts; use this to migrate as another role than the one that nodes have, which then
 needs no rights to change the schema. See docs/database.md for the grants.`,
 		Example: "  belfry migrate --database-url postgres://belfry_owner@db.example.com/belfry --check",
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if address == "" {
 				address = os.Getenv(environmentName("database-url"))

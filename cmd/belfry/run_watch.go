@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,8 +16,7 @@ import (
 
 func runWatchCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "watch ID | watch --job REF",
-		Short: "Watch a run until it has ended, or the runs of a job",
+		Use: "watch ID | watch --job REF", Short: "Watch a run until it has ended, or the runs of a job",
 		Long: `Watch a run until it has ended, and print every change of its status and what its
 worker logs. The exit code is 0 if it succeeded, and 5 if it is dead, skipped or
 cancelled.
@@ -26,7 +26,7 @@ with exit code 130.`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	job := cmd.Flags().String("job", "", "watch the runs of this job instead")
-	_ = cmd.RegisterFlagCompletionFunc("job", f.completeJobs(0)) // The flag exists.
+	_ = cmd.RegisterFlagCompletionFunc("job", f.complete(false, completeJobs)) // The flag exists.
 	return f.command(cmd, func(c *cli, args []string) error {
 		switch {
 		case (len(args) == 1) == (*job != ""):
@@ -233,27 +233,20 @@ func (w *runWatcher) printLine(prefix string, status cell, detail string) {
 
 func runLogCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "log ID",
-		Short: "Show what a worker logged in a run",
+		Use: "log ID", Short: "Show what a worker logged in a run",
 		Long: `Show what the handler of a worker wrote to the log of a run, also while it runs; run
 watch prints it as it comes. The newest 64 KiB of each attempt are kept. What HTTP
 targets answer is the output of a run, see: belfry run show.`,
-		Args: cobra.ExactArgs(1),
 	}
 	attempt := cmd.Flags().Int("attempt", 0, "number of the attempt (default the latest that has a log)")
-	return f.command(cmd, func(c *cli, args []string) error {
-		ids, err := parseRunIDs(args, "run")
-		if err != nil {
-			return err
+	return byID("run", func(c *cli, ctx context.Context, id belfry.ID) (belfry.RunLog, error) {
+		return c.RunLog(ctx, id, belfry.LogQuery{Attempt: *attempt})
+	}).command(f, cmd, func(c *cli, log belfry.RunLog) {
+		if log.Text == "" {
+			c.message("There is no log.")
+			return
 		}
-		log, err := c.RunLog(c.ctx, ids[args[0]], belfry.LogQuery{Attempt: *attempt})
-		return c.printAnswer(log, err, func() {
-			if log.Text == "" {
-				c.message("There is no log.")
-				return
-			}
-			c.line("%s", strings.TrimSuffix(cutNotice(log.Offset)+escapeLines(log.Text), "\n"))
-		})
+		c.line("%s", strings.TrimSuffix(cutNotice(log.Offset)+escapeLines(log.Text), "\n"))
 	})
 }
 

@@ -30,8 +30,7 @@ func serveCommand() *cobra.Command {
 	level := "info"
 	commands := ""
 	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Run a node: API, scheduler and workers in one process",
+		Use: "serve", Short: "Run a node: API, scheduler and workers in one process",
 		Long: `Run a node. Without flags it is a complete Belfry for this machine: API, scheduler
 and workers with an embedded SQLite database, reachable from this machine only.
 
@@ -40,7 +39,6 @@ same PostgreSQL database (15 or newer).
 
 Every flag can also be set by the environment variable in brackets. A variable that
 begins with BELFRY_ and is unknown is ignored with a warning.`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			warnings, err := setFromEnvironment(cmd, os.Environ())
 			if err != nil {
