@@ -165,19 +165,13 @@ list. With --env, ${NAME} in a value is the value of an environment variable.`,
 		if err != nil {
 			return err
 		}
-		var refused fileErrors
-		for _, m := range found {
+		return c.forManifests(found, func(m manifest) error {
 			saved, created, err := c.PutChannel(c.ctx, cmp.Or(m.name, "_"), m.fields)
-			if errs, ok := m.errorsOf(err); ok && err != nil {
-				refused = append(refused, errs...)
-				continue
+			if err == nil {
+				c.message("%s %s", map[bool]string{true: "created", false: "saved"}[created], saved.Name)
 			}
-			if err != nil {
-				return err
-			}
-			c.message("%s %s", map[bool]string{true: "created", false: "saved"}[created], saved.Name)
-		}
-		return refused.orNil()
+			return err
+		})
 	})
 }
 

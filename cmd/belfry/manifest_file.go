@@ -182,8 +182,7 @@ func yamlError(err error, content []byte) (line int, message string) {
 }
 
 func jsonError(file string, content []byte) fileErrors {
-	var value json.RawMessage
-	err := json.Unmarshal(content, &value)
+	err := json.Unmarshal(content, new(json.RawMessage))
 	offset := len(content)
 	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
 		offset = int(syntax.Offset) - 1

@@ -34,11 +34,11 @@ with exit code 130.`,
 		case *job != "":
 			return c.followJob(*job)
 		}
-		ids, err := parseRunIDs(args, "run")
+		id, err := parseID(args[0], "run")
 		if err != nil {
 			return err
 		}
-		run, err := c.followRun(ids[args[0]])
+		run, err := c.followRun(id)
 		if err != nil {
 			return err
 		}

@@ -30,16 +30,9 @@ the server cannot change them. See docs/commands.md for the file.
 The file is read when the worker starts.`,
 		Example: "  belfry worker --commands commands.yaml --server https://belfry.example.com --key-file worker.key",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			warnings, err := setFromEnvironment(cmd, os.Environ())
+			log, err := openLog(cmd, &format, &level)
 			if err != nil {
 				return err
-			}
-			log, err := newLog(cmd.ErrOrStderr(), format, level)
-			if err != nil {
-				return err
-			}
-			for _, warning := range warnings {
-				log.Warn(warning)
 			}
 			switch {
 			case path == "":

@@ -256,12 +256,22 @@ func (r *nodeReader) value() *yaml.Node {
 	offset := int(r.json.InputOffset())
 	r.line += bytes.Count(r.content[r.offset:offset], []byte("\n"))
 	r.offset = offset
-	n := &yaml.Node{Kind: yaml.ScalarNode, Line: r.line}
+	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null", Line: r.line}
 	switch v := token.(type) {
 	case json.Delim:
-		r.collection(n, v)
+		n.Kind, n.Tag, n.Value = yaml.SequenceNode, "!!seq", ""
+		if v == '{' {
+			n.Kind, n.Tag = yaml.MappingNode, "!!map"
+		}
+		for r.json.More() {
+			n.Content = append(n.Content, r.value()) // Keys are tokens like other strings.
+		}
+		if len(n.Content) == 0 {
+			n.Style = yaml.FlowStyle
+		}
+		_, _ = r.json.Token() // the closing bracket
 	case string:
-		n.Tag, n.Value, n.Style = "!!str", v, stringStyle(v)
+		return textNode(v, r.line)
 	case json.Number:
 		n.Tag, n.Value = "!!int", v.String()
 		if strings.ContainsAny(n.Value, ".eE") {
@@ -269,24 +279,12 @@ func (r *nodeReader) value() *yaml.Node {
 		}
 	case bool:
 		n.Tag, n.Value = "!!bool", fmt.Sprint(v)
-	default:
-		n.Tag, n.Value = "!!null", "null"
 	}
 	return n
 }
 
-func (r *nodeReader) collection(n *yaml.Node, open json.Delim) {
-	n.Kind, n.Tag = yaml.SequenceNode, "!!seq"
-	if open == '{' {
-		n.Kind, n.Tag = yaml.MappingNode, "!!map"
-	}
-	for r.json.More() {
-		n.Content = append(n.Content, r.value()) // Keys are tokens like other strings.
-	}
-	if len(n.Content) == 0 {
-		n.Style = yaml.FlowStyle
-	}
-	_, _ = r.json.Token() // the closing bracket
+func textNode(s string, line int) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s, Style: stringStyle(s), Line: line}
 }
 
 var (
