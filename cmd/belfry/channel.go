@@ -184,7 +184,7 @@ func alertCommand(f *connectionFlags) *cobra.Command {
 		listing[belfry.Alert, belfry.AlertFilter]{
 			noun: "alerts", none: "No alerts.", find: (*cli).Alerts,
 			show: table([]string{"ID", "STATUS", "SINCE", "CHANNEL", "COUNT", "MESSAGE"}, []string{"SENT", "ACKNOWLEDGED BY"}, func(c *cli, a belfry.Alert) []any {
-				return []any{a.ID, alertStatusCell(a.Status), a.StartedAt, a.Channel, a.Count, c.clip(a.Message), a.SentCount, a.AcknowledgedBy}
+				return []any{a.ID, statusCell(a.Status), a.StartedAt, a.Channel, a.Count, c.clip(a.Message), a.SentCount, a.AcknowledgedBy}
 			}),
 		}.command(f, &cobra.Command{Short: "List alerts, latest first", Example: "  belfry alert list --status firing"}),
 		alertRequest((*cli).Alert).command(f, &cobra.Command{Use: "show ID", Short: "Show an alert"}, (*cli).showAlert),
@@ -206,14 +206,9 @@ func alertRequest(ask func(c *cli, ctx context.Context, id belfry.ID) (belfry.Al
 	}
 }
 
-func alertStatusCell(s belfry.AlertStatus) cell {
-	colours := map[belfry.AlertStatus]string{belfry.AlertFiring: red, belfry.AlertAcknowledged: yellow, belfry.AlertResolved: green}
-	return cell{string(s), colours[s]}
-}
-
 func (c *cli) showAlert(a belfry.Alert) {
 	d := details{
-		"Alert", a.ID, "Status", alertStatusCell(a.Status), "Message", a.Message, "Channel", a.Channel,
+		"Alert", a.ID, "Status", statusCell(a.Status), "Message", a.Message, "Channel", a.Channel,
 		"Subscription", subscriptionText(a.Subscription), "Since", a.StartedAt, "Latest", a.LatestAt,
 	}
 	d.addIf(a.AcknowledgedAt != nil, "Acknowledged", c.absoluteTimeIn("UTC", a.AcknowledgedAt)+" by "+a.AcknowledgedBy)

@@ -140,9 +140,10 @@ func readKey(path string) (string, error) {
 type cli struct {
 	*client.Client
 	output
-	cmd *cobra.Command
-	ctx context.Context
-	in  io.Reader
+	server string
+	cmd    *cobra.Command
+	ctx    context.Context
+	in     io.Reader
 }
 
 // argument is the first argument; empty if there is none.
@@ -175,7 +176,7 @@ func (f *connectionFlags) open(cmd *cobra.Command) (*cli, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &cli{Client: c, output: out, cmd: cmd, ctx: cmd.Context(), in: cmd.InOrStdin()}, nil
+	return &cli{Client: c, output: out, server: s.Server, cmd: cmd, ctx: cmd.Context(), in: cmd.InOrStdin()}, nil
 }
 
 // configPath is empty if there is no home directory.
@@ -246,16 +247,12 @@ use it unless they have an API key. It is prolonged as long as the issuer allows
 	}
 	cmd.Flags().BoolVar(&device, "device", false, "log in with a browser on another machine")
 	return f.add(f.command(cmd, func(c *cli, _ []string) error {
-		s, err := f.settings()
-		if err != nil {
-			return err
-		}
 		login, err := c.Login(c.ctx)
 		if err != nil {
 			return err
 		}
 		if login.Issuer == "" {
-			return fmt.Errorf("%s has no login with OpenID Connect: use an API key, see --key-file", s.Server)
+			return fmt.Errorf("%s has no login with OpenID Connect: use an API key, see --key-file", c.server)
 		}
 		ctx, cancel := context.WithTimeout(c.ctx, loginTimeout)
 		defer cancel()
@@ -274,22 +271,18 @@ use it unless they have an API key. It is prolonged as long as the issuer allows
 		if err != nil {
 			return err
 		}
-		if err := editLogins(func(logins map[string]oidc.Token) { logins[loginKey(s.Server)] = token }); err != nil {
+		if err := editLogins(func(logins map[string]oidc.Token) { logins[loginKey(c.server)] = token }); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "You are logged in to %s\n", escape(s.Server))
+		fmt.Fprintf(cmd.ErrOrStderr(), "You are logged in to %s\n", escape(c.server))
 		return nil
 	}))
 }
 
 func logoutCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{Use: "logout", Short: "Forget the login to a server"}
-	return f.add(f.command(cmd, func(*cli, []string) error {
-		s, err := f.settings()
-		if err != nil {
-			return err
-		}
-		return editLogins(func(logins map[string]oidc.Token) { delete(logins, loginKey(s.Server)) })
+	return f.add(f.command(cmd, func(c *cli, _ []string) error {
+		return editLogins(func(logins map[string]oidc.Token) { delete(logins, loginKey(c.server)) })
 	}))
 }
 

@@ -56,7 +56,6 @@ func (c *cli) showFleet(f belfry.Fleet) {
 const maxClockOffset = time.Second
 
 func (c *cli) fleetNodes(f belfry.Fleet) {
-	colours := map[belfry.NodeState]string{belfry.NodeUp: green, belfry.NodeLost: red, belfry.NodeLeft: grey}
 	duties := map[belfry.ID][]string{}
 	for _, d := range f.Duties {
 		duties[d.NodeID] = append(duties[d.NodeID], d.Name)
@@ -67,7 +66,7 @@ func (c *cli) fleetNodes(f belfry.Fleet) {
 		if n.State == belfry.NodeUp {
 			clock = fmt.Sprintf("%+.1fms", 1000*n.ClockOffsetSeconds)
 		}
-		return []any{n.Name, cell{string(n.State), colours[n.State]}, n.Address, n.Version, strings.Join(n.Roles, ","), fmt.Sprintf("%d/%d", len(n.Shards), f.Shards),
+		return []any{n.Name, statusCell(n.State), n.Address, n.Version, strings.Join(n.Roles, ","), fmt.Sprintf("%d/%d", len(n.Shards), f.Shards),
 			strings.Join(duties[n.ID], ","), clock, n.StartedAt, n.SeenAt, n.ID, ranges(n.Shards)}
 	})
 	if f.NodesAll > len(f.Nodes) {

@@ -142,7 +142,7 @@ func (p palette) paint(colour, text string) string {
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
 
-// statusCell colours a status of a job or a run, or a decision about an occurrence.
+// statusCell colours a status, or a decision about an occurrence.
 func statusCell[S ~string](status S) cell {
 	return cell{string(status), statusColours[string(status)]}
 }
@@ -152,6 +152,9 @@ var statusColours = map[string]string{
 	"queued": blue, "running": blue, "ready": blue, "due": blue,
 	"paused": yellow, "retry": yellow, "retrying": yellow, "waiting": yellow,
 	"failed": red, "dead": red, "quarantined": red,
+	"firing": red, "acknowledged": yellow, "resolved": green, // alerts
+	"active": green, "expired": grey, "revoked": grey, // keys
+	"up": green, "lost": red, "left": grey, // nodes
 	"completed": grey, "cancelled": grey, "skipped": grey, "discarded": grey, "none": grey, "unknown": grey,
 }
 

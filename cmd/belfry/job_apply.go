@@ -127,9 +127,12 @@ func (a *apply) run() error {
 	if err != nil {
 		return err
 	}
-	jobs, err := a.plan(manifests)
-	if err != nil {
-		return err
+	jobs := make([]plannedJob, len(manifests)) // The server validates and compares all of them first.
+	for i, m := range manifests {
+		jobs[i] = plannedJob{manifest: m, applyResult: applyResult{Name: m.name, File: fmt.Sprintf("%s:%d", m.file, m.line)}}
+		if err := a.diff(&jobs[i]); err != nil {
+			return err
+		}
 	}
 	// If the server refuses one job, none is applied, except with --keep-going.
 	skipped := len(a.errors) > 0 && !a.keepGoing && !a.dryRun
@@ -172,18 +175,7 @@ func (a *apply) checkManifests(jobs []manifest, empty []string) error {
 	return all.orNil()
 }
 
-// plan has the server validate and compare all jobs.
-func (a *apply) plan(manifests []manifest) ([]plannedJob, error) {
-	jobs := make([]plannedJob, len(manifests))
-	for i, m := range manifests {
-		jobs[i] = plannedJob{manifest: m, applyResult: applyResult{Name: m.name, File: fmt.Sprintf("%s:%d", m.file, m.line)}}
-		if err := a.diff(&jobs[i]); err != nil {
-			return nil, err
-		}
-	}
-	return jobs, nil
-}
-
+// diff has the server validate a job and compare it with the one of the same name.
 func (a *apply) diff(job *plannedJob) error {
 	before, version, err := a.JobWithVersion(a.ctx, job.name)
 	switch {

@@ -72,8 +72,7 @@ func keyRow(_ *cli, k belfry.APIKey) []any {
 	if k.Commands {
 		commands = "yes"
 	}
-	colours := map[belfry.APIKeyStatus]string{belfry.APIKeyActive: green, belfry.APIKeyExpired: grey, belfry.APIKeyRevoked: grey}
-	return []any{k.ID, k.Name, cell{string(k.Status), colours[k.Status]}, k.Role, namespacesText(k), k.CreatedAt, expires, k.LastUsedAt,
+	return []any{k.ID, k.Name, statusCell(k.Status), k.Role, namespacesText(k), k.CreatedAt, expires, k.LastUsedAt,
 		strings.Join(k.Queues, ","), commands, by, k.ReplacedBy}
 }
 

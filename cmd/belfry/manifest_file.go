@@ -202,8 +202,8 @@ func (y *yamlToJSON) nodes(kind manifestKind, document *yaml.Node) ([]*yaml.Node
 	if root.Kind != yaml.MappingNode {
 		return nil, y.errorf(root, "must be a %s, a list of %s, or the key %[2]s with a list", kind.one, kind.many)
 	}
-	members, err := y.members(root)
-	if err != nil {
+	members := y.members(root)
+	if err := y.takeError(); err != nil {
 		return nil, err
 	}
 	at := slices.IndexFunc(members, func(m yamlMember) bool { return m.name == kind.many })
@@ -230,7 +230,7 @@ func (y *yamlToJSON) manifest(n *yaml.Node, t *schema.Type) (manifest, fileError
 	if object.Kind != yaml.MappingNode {
 		return job, y.errorf(n, "must consist of keys and values, such as %s: ...", t.Names()[0])
 	}
-	list, all := y.members(object)
+	list, all := y.members(object), y.takeError()
 	for _, m := range list {
 		field := t.Field(m.name)
 		y.isText = field != nil && slices.Contains([]schema.Kind{schema.Text, schema.Time, schema.ID, schema.Texts}, field.Kind)
