@@ -69,7 +69,9 @@ func (f *benchFlags) addRunFlags(cmd *cobra.Command) {
 
 // runBench checks the flags, calls a benchmark with a progress bar and prints its result,
 // which is not OK if runs were early, duplicate or missing.
-func runBench[R interface{ OK() bool }](cmd *cobra.Command, f *benchFlags, measure func(context.Context, bench.Config) (R, error), show func(*details, R)) error {
+func runBench[R interface{ OK() bool }](
+	cmd *cobra.Command, f *benchFlags, measure func(context.Context, bench.Config) (R, error), show func(*details, R),
+) error {
 	o, err := f.open(cmd)
 	if err := cmp.Or(f.check(), err); err != nil {
 		return err

@@ -18,7 +18,8 @@ import (
 )
 
 func channelCommand(f *connectionFlags) *cobra.Command {
-	return f.group("channel", "channels", "Say who is told what: webhooks, Slack, e-mail, PagerDuty", `A channel is where alerts are sent, and which ones: a webhook, Slack, e-mail or
+	return f.group("channel", "channels", "Say who is told what: webhooks, Slack, e-mail, PagerDuty",
+		`A channel is where alerts are sent, and which ones: a webhook, Slack, e-mail or
 PagerDuty. Without --alert it is told of dead letters and of late monitors.`,
 		listing[belfry.Channel, struct{}]{
 			noun: "channels", none: "No channels. Create one with: belfry channel create", find: onePage((*cli).Channels),
@@ -180,7 +181,8 @@ var channelManifests = manifestKind{one: "channel", many: "channels", fields: sc
 func alertCommand(f *connectionFlags) *cobra.Command {
 	ack := &cobra.Command{Use: "ack ID", Aliases: []string{"acknowledge"}, Short: "Say that you take care of an alert"}
 	by := ack.Flags().String("by", "", "your `NAME` (default the user of this computer)")
-	return f.group("alert", "alerts", "List, show and acknowledge alerts", "An alert is something that a channel was told, from when it began until it is resolved.",
+	return f.group("alert", "alerts", "List, show and acknowledge alerts",
+		"An alert is something that a channel was told, from when it began until it is resolved.",
 		listing[belfry.Alert, belfry.AlertFilter]{
 			noun: "alerts", none: "No alerts.", find: (*cli).Alerts,
 			show: table([]string{"ID", "STATUS", "SINCE", "CHANNEL", "COUNT", "MESSAGE"}, []string{"SENT", "ACKNOWLEDGED BY"}, func(c *cli, a belfry.Alert) []any {
@@ -220,7 +222,8 @@ func (c *cli) showAlert(a belfry.Alert) {
 }
 
 func monitorCommand(f *connectionFlags) *cobra.Command {
-	cmd := f.group("monitor", "monitors", "Watch work that is done elsewhere", `Watch work that Belfry does not run, such as a cron job on another machine: it pings
+	cmd := f.group("monitor", "monitors", "Watch work that is done elsewhere",
+		`Watch work that Belfry does not run, such as a cron job on another machine: it pings
 an address each time, and channels that subscribe to it are alerted when a ping is
 missing. See docs/monitors.md. REF is the name or the id of a monitor.`,
 		createCommand(f, &cobra.Command{
@@ -274,7 +277,8 @@ func expectedText(m belfry.Monitor) string {
 }
 
 func monitorRow(c *cli, m belfry.Monitor) []any {
-	return []any{m.Name, monitorStatusCell(m.Status), expectedText(m), m.LastPingAt, m.DueAt, m.ID, m.CreatedAt, strings.Join(m.Tags, ","), m.PingURL, c.clip(m.Description)}
+	return []any{m.Name, monitorStatusCell(m.Status), expectedText(m), m.LastPingAt, m.DueAt,
+		m.ID, m.CreatedAt, strings.Join(m.Tags, ","), m.PingURL, c.clip(m.Description)}
 }
 
 func monitorStatusCell(status belfry.MonitorStatus) cell {

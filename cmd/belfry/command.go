@@ -159,9 +159,12 @@ func editCommand[T any](
 	}).command(f, cmd, show)
 }
 
+// action is a call of the client that changes what an argument names.
+type action func(c *cli, ctx context.Context, name string) error
+
 // actCommand makes a command that does something to everything that its arguments name,
 // and says so. It stops at a failure.
-func (f *connectionFlags) actCommand(cmd *cobra.Command, act func(c *cli, ctx context.Context, name string) error, say func(c *cli, name string)) *cobra.Command {
+func (f *connectionFlags) actCommand(cmd *cobra.Command, act action, say func(c *cli, name string)) *cobra.Command {
 	return f.command(cmd, func(c *cli, names []string) error {
 		for _, name := range names {
 			if err := act(c, c.ctx, name); err != nil {

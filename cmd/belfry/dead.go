@@ -15,7 +15,8 @@ import (
 )
 
 func deadCommand(f *connectionFlags) *cobra.Command {
-	cmd := f.group("dead", "dead-letters", "List, show, redrive and discard dead letters", `A run that is out of attempts is a dead letter. It keeps its payload, attempts and
+	cmd := f.group("dead", "dead-letters", "List, show, redrive and discard dead letters",
+		`A run that is out of attempts is a dead letter. It keeps its payload, attempts and
 outputs until it is redriven, which gives it all its retries again, or discarded.
 ID is the id of the run.`,
 		deadListCommand(f),

@@ -81,7 +81,8 @@ func (c *cli) fleetWorkers(f belfry.Fleet) {
 	}
 	header, wide := []string{"WORKER ON", "BUSY", "NAMESPACE", "QUEUES", "HANDLERS", "STARTED", "SEEN"}, []string{"ID"}
 	writeTable(&c.output, f.Workers, header, wide, func(w belfry.FleetWorker) []any {
-		return []any{w.Node, fmt.Sprintf("%d/%d", w.Busy, w.Slots), w.Namespace, c.clip(strings.Join(w.Queues, ",")), c.clip(strings.Join(w.Handlers, ",")), w.StartedAt, w.SeenAt, w.ID}
+		queues, handlers := c.clip(strings.Join(w.Queues, ",")), c.clip(strings.Join(w.Handlers, ","))
+		return []any{w.Node, fmt.Sprintf("%d/%d", w.Busy, w.Slots), w.Namespace, queues, handlers, w.StartedAt, w.SeenAt, w.ID}
 	})
 	if f.Total.Workers > len(f.Workers) {
 		c.message("%d of %d workers are shown; together they have %d of %d slots in use.", len(f.Workers), f.Total.Workers, f.Total.Busy, f.Total.Slots)

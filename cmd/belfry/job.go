@@ -20,7 +20,8 @@ import (
 )
 
 func jobCommand(f *connectionFlags) *cobra.Command {
-	cmd := f.group("job", "jobs", "Create, change and show jobs", `Create, change and show jobs.
+	cmd := f.group("job", "jobs", "Create, change and show jobs",
+		`Create, change and show jobs.
 
 REF is the name or the id of a job. Commands that accept several jobs also accept
 the filters --status, --type, --handler, --queue, --tag and --search instead of

@@ -52,8 +52,9 @@ func jobLists(f *connectionFlags) []*cobra.Command {
 
 func jobRow(c *cli, j belfry.Job) []any {
 	result := cmp.Or(j.LastResult, &belfry.LastResult{})
-	return []any{jobTitle(j), statusCell(j.Status), scheduleText(j.Spec), c.clip(targetText(j.Spec, j.Payload)), j.NextRunAt, j.LastRunAt, resultCell(j.LastResult),
-		j.ID, j.Type, j.Queue, j.Priority, j.Revision, j.CreatedAt, j.UpdatedAt, strings.Join(j.Tags, ","), c.clip(j.Description), result.At, c.clip(result.Error)}
+	return []any{jobTitle(j), statusCell(j.Status), scheduleText(j.Spec), c.clip(targetText(j.Spec, j.Payload)), j.NextRunAt, j.LastRunAt,
+		resultCell(j.LastResult), j.ID, j.Type, j.Queue, j.Priority, j.Revision, j.CreatedAt, j.UpdatedAt,
+		strings.Join(j.Tags, ","), c.clip(j.Description), result.At, c.clip(result.Error)}
 }
 
 // resultCell is the last result of a job: "succeeded", "failed 3 times". It is empty

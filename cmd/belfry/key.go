@@ -19,7 +19,8 @@ func keyCommand(f *connectionFlags) *cobra.Command {
 		Example: `  belfry key rotate k7m2q9d4 --overlap 1h`,
 	}
 	flags := addFieldFlags[belfry.APIKeyRotation](rotate)
-	return f.group("key", "keys", "Say who may do what: API keys", `API keys say who may do what, in which namespaces and for how long. They need a key
+	return f.group("key", "keys", "Say who may do what: API keys",
+		`API keys say who may do what, in which namespaces and for how long. They need a key
 with the role admin. A server that only this machine reaches needs no keys until the
 first is created. See docs/keys.md.`,
 		createCommand(f, &cobra.Command{
@@ -77,7 +78,8 @@ func keyRow(_ *cli, k belfry.APIKey) []any {
 }
 
 func namespaceCommand(f *connectionFlags) *cobra.Command {
-	cmd := f.group("namespace", "namespaces", "Manage namespaces and what they may use", `Manage namespaces and what they may use. A namespace needs no creation: it exists as soon
+	cmd := f.group("namespace", "namespaces", "Manage namespaces and what they may use",
+		`Manage namespaces and what they may use. A namespace needs no creation: it exists as soon
 as it has jobs, and without a quota it has no limits. See docs/namespaces.md. Changes need
 an admin key for all namespaces.`,
 		listing[belfry.Namespace, struct{}]{

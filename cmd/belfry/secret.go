@@ -20,7 +20,8 @@ import (
 func secretCommand(f *connectionFlags) *cobra.Command {
 	remove := &cobra.Command{Use: "delete NAME", Short: "Delete a secret that no job uses"}
 	force := remove.Flags().Bool("force", false, "delete it although jobs use it: their attempts fail until they are edited")
-	return f.group("secret", "secrets", "Keep values that jobs use without containing them", `A secret is a value with a name, which is encrypted in the database and never shown.
+	return f.group("secret", "secrets", "Keep values that jobs use without containing them",
+		`A secret is a value with a name, which is encrypted in the database and never shown.
 Jobs of type http use it as {{secret "name"}} in their URL, headers and body.`,
 		listing[belfry.Secret, struct{}]{
 			noun: "secrets", none: "No secrets. Create one with: belfry secret set NAME", find: onePage((*cli).Secrets),
