@@ -126,8 +126,7 @@ func (s fieldFlags) decodePeriod(into any) error {
 
 // decodeChecked is decode for fields that no server checks.
 func (s fieldFlags) decodeChecked(into any) error {
-	_, errs, _ := schema.Decoder{}.Decode(belfry.MustJSON(s.object()), into)
-	return s.usageErrors(schema.MergeErrors(errs, schema.Check(into)))
+	return cmp.Or(s.decode(into), s.usageErrors(schema.Check(into)))
 }
 
 // usageErrors makes a usage error of errors about fields that have flags.

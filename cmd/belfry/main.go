@@ -94,26 +94,25 @@ key server in ~/.config/belfry/config.yaml names.`,
 	cmd.Version = versionText()
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetFlagErrorFunc(flagError)
-	prepareHelp(cmd)
+	cmd.SetHelpCommand(helpCommand())
 	prepare(cmd)
 	return cmd
 }
 
-// prepareHelp makes an unknown topic of the help command a usage error.
-func prepareHelp(root *cobra.Command) {
-	root.InitDefaultHelpCmd()
-	help, _, _ := root.Find([]string{"help"}) // which exists now
-	help.Long, help.Run = "", nil
-	help.RunE = func(cmd *cobra.Command, args []string) error {
-		topic, rest, err := root.Find(args)
-		if err != nil {
-			return asUsage(err)
-		}
-		if len(rest) > 0 {
-			return unknownCommand(topic, rest)
-		}
-		topic.InitDefaultHelpFlag()
-		return topic.Help()
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [command]", Short: "Help about any command", ValidArgsFunction: completeCommands,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			topic, rest, err := cmd.Root().Find(args)
+			if err != nil {
+				return asUsage(err)
+			}
+			if len(rest) > 0 {
+				return unknownCommand(topic, rest)
+			}
+			topic.InitDefaultHelpFlag()
+			return topic.Help()
+		},
 	}
 }
 
@@ -136,6 +135,20 @@ func version() string {
 		return info.Main.Version
 	}
 	return "devel"
+}
+
+func completeCommands(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	parent, _, err := cmd.Root().Find(args)
+	if err != nil {
+		return nil, noFiles
+	}
+	var names []cobra.Completion
+	for _, c := range parent.Commands() {
+		if !c.Hidden && strings.HasPrefix(c.Name(), prefix) {
+			names = append(names, cobra.CompletionWithDesc(c.Name(), c.Short))
+		}
+	}
+	return names, noFiles
 }
 
 var shells = []string{"bash", "zsh", "fish", "powershell"}

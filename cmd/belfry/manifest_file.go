@@ -105,8 +105,8 @@ func parseManifests(kind manifestKind, file string, content []byte, v *variables
 	documents, all := parseDocuments(file, content)
 	y := &yamlToJSON{file: file, variables: v}
 	for _, document := range documents {
-		nodes, errs := y.nodes(kind, document)
-		all = append(all, errs...)
+		nodes := y.nodes(kind, document)
+		all = append(all, y.takeError()...)
 		for _, n := range nodes {
 			job, errs := y.manifest(n, kind.fields)
 			if raw := job.fields["name"]; len(raw) > 0 && raw[0] == '"' {
@@ -194,32 +194,36 @@ func lineOf(content []byte, offset int) int {
 	return 1 + bytes.Count(content[:max(0, min(offset, len(content)))], []byte("\n"))
 }
 
-func (y *yamlToJSON) nodes(kind manifestKind, document *yaml.Node) ([]*yaml.Node, fileErrors) {
+// nodes are the jobs of a document; none if it is wrong.
+func (y *yamlToJSON) nodes(kind manifestKind, document *yaml.Node) []*yaml.Node {
 	root := resolveAlias(document)
-	if root.Kind == yaml.SequenceNode {
-		return root.Content, nil
-	}
-	if root.Kind != yaml.MappingNode {
-		return nil, y.errorf(root, "must be a %s, a list of %s, or the key %[2]s with a list", kind.one, kind.many)
+	switch root.Kind {
+	case yaml.SequenceNode:
+		return root.Content
+	case yaml.MappingNode:
+	default:
+		y.fail(root, "must be a %s, a list of %s, or the key %[2]s with a list", kind.one, kind.many)
+		return nil
 	}
 	members := y.members(root)
-	if err := y.takeError(); err != nil {
-		return nil, err
-	}
 	at := slices.IndexFunc(members, func(m yamlMember) bool { return m.name == kind.many })
-	if at < 0 {
-		return []*yaml.Node{root}, nil
+	if at < 0 && y.failed == nil {
+		return []*yaml.Node{root}
 	}
 	for i, m := range members {
 		if i != at {
-			return nil, y.errorf(m.key, "%s is not allowed next to %s", m.name, kind.many)
+			y.fail(m.key, "%s is not allowed next to %s", m.name, kind.many)
 		}
+	}
+	if y.failed != nil {
+		return nil
 	}
 	list := resolveAlias(members[at].value)
 	if list.Kind != yaml.SequenceNode && list.ShortTag() != "!!null" {
-		return nil, y.errorf(list, "%s must be a list", kind.many)
+		y.fail(list, "%s must be a list", kind.many)
+		return nil
 	}
-	return list.Content, nil
+	return list.Content
 }
 
 // manifest reads an object with the fields of a type. Fields that are null are left out.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -175,7 +176,8 @@ type runWatcher struct {
 	status   belfry.RunStatus
 	attempt  int
 	attempts int
-	log      logFollower
+	next     belfry.LogQuery // what to read of the log next
+	rest     string          // a line of the log that is not complete
 }
 
 func (w *runWatcher) update(run belfry.Run, prefix string) (changed bool) {
@@ -271,27 +273,21 @@ func (c *cli) latestLog(run belfry.Run) (text string, err error) {
 	return cutNotice(log.Offset) + log.Text, err
 }
 
-// logFollower is how far the log of a run was printed.
-type logFollower struct {
-	next belfry.LogQuery // what to read next
-	rest string          // a line that is not complete
-}
-
 // follow prints what is new in the logs of the attempts up to the last one, which has
 // ended or not, in whole lines. It reports whether that was anything.
 func (w *runWatcher) follow(c *cli, run belfry.ID, last int, ended bool) (changed bool, err error) {
-	for l := &w.log; l.next.Attempt > 0 && l.next.Attempt <= last; {
-		log, err := c.RunLog(c.ctx, run, l.next)
+	for w.next.Attempt > 0 && w.next.Attempt <= last {
+		log, err := c.RunLog(c.ctx, run, w.next)
 		if err != nil && belfry.CodeOf(err) != belfry.NotFound { // which a server of an earlier version answers
 			return changed, err
 		}
-		complete := ended || l.next.Attempt < last
-		text := l.rest + cutNotice(log.Offset-l.next.Offset) + log.Text
+		complete := ended || w.next.Attempt < last
+		text := w.rest + cutNotice(log.Offset-w.next.Offset) + log.Text
 		if complete && text != "" {
 			text = strings.TrimSuffix(text, "\n") + "\n"
 		}
 		lines := strings.SplitAfter(text, "\n")
-		l.rest, l.next.Offset = lines[len(lines)-1], max(l.next.Offset, log.NextOffset)
+		w.rest, w.next.Offset = lines[len(lines)-1], max(w.next.Offset, log.NextOffset)
 		for _, line := range lines[:len(lines)-1] {
 			w.printLine("", cell{"log", grey}, strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "    "))
 			changed = true
@@ -299,7 +295,7 @@ func (w *runWatcher) follow(c *cli, run belfry.ID, last int, ended bool) (change
 		if !complete {
 			break
 		}
-		*l = logFollower{next: belfry.LogQuery{Attempt: l.next.Attempt + 1}}
+		w.next, w.rest = belfry.LogQuery{Attempt: w.next.Attempt + 1}, ""
 	}
 	return changed, nil
 }
@@ -307,9 +303,7 @@ func (w *runWatcher) follow(c *cli, run belfry.ID, last int, ended bool) (change
 // updateWithLog is update with the log of the run, each in its place: what an attempt
 // logged comes before the line that it has ended.
 func (w *runWatcher) updateWithLog(c *cli, run belfry.Run) (changed bool, err error) {
-	if w.log.next.Attempt == 0 {
-		w.log.next.Attempt = run.Attempt
-	}
+	w.next.Attempt = cmp.Or(w.next.Attempt, run.Attempt)
 	ended := run.Attempt
 	if run.Status == belfry.RunRunning {
 		ended--
