@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,8 +21,7 @@ import (
 
 func benchCommand() *cobra.Command {
 	return group(&cobra.Command{
-		Use:   "bench",
-		Short: "Measure how fast a node is on this machine and database",
+		Use: "bench", Short: "Measure how fast a node is on this machine and database",
 		Long: `Measure how fast a node is on this machine and database. No server is needed: the
 command runs a node with the settings of belfry serve.
 
@@ -37,9 +37,8 @@ The exit code is 1 if a run was early, was executed twice or is missing.`,
 // benchFlags are the flags of all benchmarks.
 type benchFlags struct {
 	bench.Config
+	*outputFlags
 	http, worker bool
-	format       string
-	noColor      bool
 }
 
 func addBenchFlags(cmd *cobra.Command, jobs int) *benchFlags {
@@ -50,9 +49,7 @@ func addBenchFlags(cmd *cobra.Command, jobs int) *benchFlags {
 	p.StringVar(&f.Data, "data", "", "`DIRECTORY` of the SQLite database (default a temporary one)")
 	p.BoolVar(&f.AllowOtherJobs, "allow-other-jobs", false, "use a database that has other jobs, which the node runs too, or on which other nodes are running")
 	p.BoolVar(&f.Keep, "keep", false, "keep the jobs and their history, in the namespace "+bench.Namespace)
-	p.StringVarP(&f.format, "output", "o", "table", "output `FORMAT`: "+strings.Join(formats, ", "))
-	p.BoolVar(&f.noColor, "no-color", false, "print without colours [NO_COLOR]")
-	completeFlag(cmd, "output", formats...)
+	f.outputFlags = addOutputFlags(cmd)
 	return f
 }
 
@@ -70,26 +67,23 @@ func (f *benchFlags) addRunFlags(cmd *cobra.Command) {
 	p.DurationVar(&f.Lead, "lead", 0, "time between the end of registering and the first instant, in which the node loads the plans (default 5s, and 1s more for every 10,000 jobs that are due soon)")
 }
 
-// benchResult is what a benchmark returns; it is not OK if runs were early, duplicate or
-// missing.
-type benchResult interface{ OK() bool }
-
-// runBench checks the flags, calls a benchmark with a progress bar and prints its result.
-func runBench[R benchResult](cmd *cobra.Command, f *benchFlags, measure func(context.Context, bench.Config) (R, error), show func(*details, R)) error {
-	if err := f.check(); err != nil {
+// runBench checks the flags, calls a benchmark with a progress bar and prints its result,
+// which is not OK if runs were early, duplicate or missing.
+func runBench[R interface{ OK() bool }](
+	cmd *cobra.Command, f *benchFlags, measure func(context.Context, bench.Config) (R, error), show func(*details, R),
+) error {
+	o, err := f.open(cmd)
+	if err := cmp.Or(f.check(), err); err != nil {
 		return err
 	}
-	o := newOutput(cmd, f.format, f.noColor)
 	bar := &progressBar{out: o.err, on: isTerminal(cmd.ErrOrStderr())}
-	f.Version, f.Progress = version(), bar.show
-	f.Log = benchLog(bar)
-	f.WorkerCommand = workerCommand(bar)
+	f.Version, f.Progress, f.Log, f.WorkerCommand = version(), bar.show, benchLog(bar), workerCommand(bar)
 	r, err := measure(cmd.Context(), f.Config)
 	bar.clear()
 	if err := o.printAnswer(r, err, func() {
 		var d details
 		show(&d, r)
-		o.writeRows(d)
+		o.writeDetails(d)
 	}); err != nil {
 		return err
 	}
@@ -115,20 +109,17 @@ func (f *benchFlags) check() error {
 		return usagef("--concurrency: must be positive, not %d", f.Concurrency)
 	case f.Lead < 0:
 		return usagef("--lead: must be positive, not %s", f.Lead)
-	}
-	switch {
 	case f.http:
 		f.Mode = bench.ModeHTTP
 	case f.worker:
 		f.Mode = bench.ModeWorker
 	}
-	return checkFormat(f.format)
+	return nil
 }
 
 func benchHotSecondCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "hot-second",
-		Short: "Run many recurring jobs that are due at one instant",
+		Use: "hot-second", Short: "Run many recurring jobs that are due at one instant",
 		Long: `Register recurring jobs that are all due at one instant, run them, and print how fast
 they were registered, when the last one was fired and was in the history, the delay
 from the instant until a run was fired (lag), and whether runs were early, executed
@@ -141,17 +132,14 @@ packages client and worker.`,
 		Example: `  belfry bench hot-second --jobs 500000 --database-url postgres://user@localhost/bench
   belfry bench hot-second --http
   belfry bench hot-second --worker --workers 2 -o json`,
-		Args: cobra.NoArgs,
 	}
 	f := addBenchFlags(cmd, 100_000)
 	f.addRunFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return runBench(cmd, f, bench.HotSecond, func(d *details, r bench.HotSecondResult) {
 			d.addAbout(r.About)
-			d.add("Registered", grouped(r.CreatedPerSecond)+" jobs/s")
-			d.add("Last fired", fmt.Sprintf("%.2f s after the instant", r.FiredSeconds))
-			d.add("Last finished", fmt.Sprintf("%.2f s after the instant, in the history", r.FinishedSeconds))
-			d.add("Runs", grouped(r.RunsPerSecond)+"/s")
+			d.add("Registered", grouped(r.CreatedPerSecond)+" jobs/s", "Last fired", fmt.Sprintf("%.2f s after the instant", r.FiredSeconds),
+				"Last finished", fmt.Sprintf("%.2f s after the instant, in the history", r.FinishedSeconds), "Runs", grouped(r.RunsPerSecond)+"/s")
 			d.addIf(r.ClientPerSecond > 0, "HTTP client alone", fmt.Sprintf("%s/s; the runs reach %.2f of it", grouped(r.ClientPerSecond), r.ClientRatio))
 			d.addQuality(r.Quality)
 		})
@@ -161,8 +149,7 @@ packages client and worker.`,
 
 func benchSteadyCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "steady",
-		Short: "Run recurring jobs at a steady rate",
+		Use: "steady", Short: "Run recurring jobs at a steady rate",
 		Long: `Register recurring jobs so that the same number is due in every second, run them for a
 while, and print the delay from the time at which a run was due until it was fired
 (lag), whether runs were early, executed twice or are missing, the memory of this
@@ -173,22 +160,24 @@ every minute. Those that are not needed for the rate are not due for months. The
 jitter spreads them over the second. The runs are executed as by hot-second.`,
 		Example: `  belfry bench steady --rate 2800 --jobs 10000000 --duration 5m --database-url postgres://user@localhost/bench
   belfry bench steady --rate 500 --jobs 30000 --duration 10s --http`,
-		Args: cobra.NoArgs,
 	}
 	f := addBenchFlags(cmd, 1_000_000)
 	f.addRunFlags(cmd)
-	rate := cmd.Flags().Int("rate", 2800, "how many runs are due in a second")
-	duration := cmd.Flags().Duration("duration", time.Minute, "for how long runs are measured")
+	steady := bench.SteadyConfig{}
+	cmd.Flags().IntVar(&steady.Rate, "rate", 2800, "how many runs are due in a second")
+	cmd.Flags().DurationVar(&steady.Duration, "duration", time.Minute, "for how long runs are measured")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := (bench.SteadyConfig{Config: f.Config, Rate: *rate, Duration: *duration}).Validate(); err != nil {
+		steady.Config = f.Config
+		if err := steady.Validate(); err != nil {
 			return asUsage(err)
 		}
 		return runBench(cmd, f, func(ctx context.Context, c bench.Config) (bench.SteadyResult, error) {
-			return bench.Steady(ctx, bench.SteadyConfig{Config: c, Rate: *rate, Duration: *duration})
+			steady.Config = c
+			return bench.Steady(ctx, steady)
 		}, func(d *details, r bench.SteadyResult) {
 			d.addAbout(r.About)
-			d.add("Registered", fmt.Sprintf("%s jobs/s, %s bytes each on disk", grouped(r.CreatedPerSecond), grouped(r.BytesPerJob)))
-			d.add("Runs", fmt.Sprintf("%s in %s, %s/s", grouped(float64(r.Runs)), *duration, grouped(float64(r.Rate))))
+			d.add("Registered", fmt.Sprintf("%s jobs/s, %s bytes each on disk", grouped(r.CreatedPerSecond), grouped(r.BytesPerJob)),
+				"Runs", fmt.Sprintf("%s in %s, %s/s", grouped(float64(r.Runs)), steady.Duration, grouped(float64(r.Rate))))
 			d.addQuality(r.Quality)
 			d.add("Memory", samplesText(r.MemoryBytes, 1<<20, " MiB"))
 			if t := r.DeadTuples; t != nil {
@@ -205,13 +194,11 @@ func samplesText(s bench.Samples, unit float64, name string) string {
 
 func benchCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "create",
-		Short: "Register many jobs",
+		Use: "create", Short: "Register many jobs",
 		Long: `Register recurring jobs that are not due for months, with a payload of about 100 bytes,
 and print how many in a second and what each of them occupies on disk.`,
 		Example: `  belfry bench create --jobs 1000000 --database-url postgres://user@localhost/bench
   belfry bench create --http-bulk`,
-		Args: cobra.NoArgs,
 	}
 	f := addBenchFlags(cmd, 1_000_000)
 	bulk := cmd.Flags().Bool("http-bulk", false, "register through the API of a node (POST /api/v1/jobs/bulk) instead of the store")
@@ -229,7 +216,7 @@ and print how many in a second and what each of them occupies on disk.`,
 
 // benchWorkerCommand is the process that --worker starts.
 func benchWorkerCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "worker", Short: "Execute the runs of a benchmark", Args: cobra.NoArgs, Hidden: true}
+	cmd := &cobra.Command{Use: "worker", Short: "Execute the runs of a benchmark", Hidden: true}
 	server := cmd.Flags().String("server", "", "address of the server")
 	concurrency := cmd.Flags().Int("concurrency", 100, "how many runs are executed at a time")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -267,24 +254,19 @@ func (d *details) addAbout(a bench.About) {
 	if a.Concurrency > 0 {
 		where += fmt.Sprintf(", %s at a time", grouped(float64(a.Concurrency)))
 	}
-	d.add("Jobs", fmt.Sprintf("%s on %s%s", grouped(float64(a.Jobs)), database, where))
-	d.add("Version", a.Version)
-	d.add("Kept in", a.Data)
+	d.add("Jobs", fmt.Sprintf("%s on %s%s", grouped(float64(a.Jobs)), database, where), "Version", a.Version, "Kept in", a.Data)
 }
 
 func (d *details) addQuality(q bench.Quality) {
-	l := q.Lag
-	d.add("Lag", fmt.Sprintf("p50 %s, p95 %s, p99 %s, at most %s ms", grouped(l.P50), grouped(l.P95), grouped(l.P99), grouped(l.Max)))
-	count := func(name string, n int) {
-		colour := green
+	count := func(n int) cell {
 		if n > 0 {
-			colour = red
+			return cell{grouped(float64(n)), red}
 		}
-		d.add(name, cell{grouped(float64(n)), colour})
+		return cell{"0", green}
 	}
-	count("Early", q.Early)
-	count("Duplicates", q.Duplicates)
-	count("Missing", q.Missing)
+	l := q.Lag
+	d.add("Lag", fmt.Sprintf("p50 %s, p95 %s, p99 %s, at most %s ms", grouped(l.P50), grouped(l.P95), grouped(l.P99), grouped(l.Max)),
+		"Early", count(q.Early), "Duplicates", count(q.Duplicates), "Missing", count(q.Missing))
 }
 
 // grouped is a number with its thousands apart, and one decimal if it is small.

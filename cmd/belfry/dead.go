@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"iter"
 	"strings"
@@ -14,116 +15,72 @@ import (
 )
 
 func deadCommand(f *connectionFlags) *cobra.Command {
-	return f.add(group(&cobra.Command{
-		Use:     "dead",
-		Aliases: []string{"dead-letters"},
-		Short:   "List, show, redrive and discard dead letters",
-		Long: `A run that is out of attempts is a dead letter. It keeps its payload, attempts and
+	cmd := f.group("dead", "dead-letters", "List, show, redrive and discard dead letters",
+		`A run that is out of attempts is a dead letter. It keeps its payload, attempts and
 outputs until it is redriven, which gives it all its retries again, or discarded.
 ID is the id of the run.`,
-	}, deadListCommand(f), deadShowCommand(f), deadRedriveCommand(f), deadDiscardCommand(f)))
-}
-
-func decodeDeadFilter(flags fieldFlags) (filter belfry.DeadFilter, err error) {
-	return filter, flags.decodePeriod(&filter, &filter.Since, &filter.Until)
+		deadListCommand(f),
+		byID("dead", (*cli).DeadLetter).command(f, &cobra.Command{
+			Use: "show ID", Short: "Show a dead letter with its payload, attempts and outputs",
+		}, (*cli).showDeadLetter),
+		deadRedriveCommand(f), deadDiscardCommand(f))
+	return f.completeArguments(cmd, "ID", func(ctx context.Context, c *cli, _ string) []cobra.Completion {
+		letters, _, _ := collect(c.DeadLetters(ctx, belfry.DeadFilter{PageSize: maxCompletions}), maxCompletions)
+		return mapSlice(letters, func(d belfry.DeadLetter) cobra.Completion {
+			return cobra.CompletionWithDesc(d.ID.String(), shorten(escape(runJobTitle(d.Run)+": "+runDetail(d.Run)), columnWidth))
+		})
+	})
 }
 
 func deadListCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List dead letters, latest first, or count them by the kind of their failure",
+		Use: "list", Short: "List dead letters, latest first, or count them by the kind of their failure",
 		Example: `  belfry dead list --group
   belfry dead list --job report --since 24h
   belfry dead list --error 'connection refused' --limit 0 -o json`,
-		Args: cobra.NoArgs,
 	}
-	flags := addFilterFlags[belfry.DeadFilter](f, cmd)
+	flags, limit := addFilterFlags[belfry.DeadFilter](f, cmd), addLimitFlag(cmd)
 	group := cmd.Flags().Bool("group", false, "count them by the kind of their failure")
-	limit := addLimitFlag(cmd)
-	return f.command(cmd, func(c *cli, args []string) error {
-		filter, err := decodeDeadFilter(flags)
-		if err != nil {
-			return err
-		}
+	groups := listing[belfry.DeadGroup, belfry.DeadFilter]{
+		noun: "groups", none: noDeadLetters, period: true, show: (*cli).groupTable,
+		find: func(c *cli, ctx context.Context, filter belfry.DeadFilter) iter.Seq2[belfry.DeadGroup, error] {
+			return sequence(c.DeadGroups(ctx, filter)) // There is one page.
+		},
+	}
+	letters := listing[belfry.DeadLetter, belfry.DeadFilter]{
+		noun: "dead letters", none: noDeadLetters, period: true, find: (*cli).DeadLetters,
+		show: table([]string{"RUN", "JOB", "DIED", "REASON", "ATTEMPT", "ERROR"}, []string{"FINGERPRINT", "KIND", "SCHEDULED", "REVISION", "KEY"}, deadRow),
+	}
+	return f.command(cmd, func(c *cli, _ []string) error {
 		if *group {
-			return listing[belfry.DeadGroup]{
-				noun: "groups", none: noDeadLetters, filter: flags,
-				list: func(c *cli, _ []string, pageSize int) (iter.Seq2[belfry.DeadGroup, error], error) {
-					filter.PageSize = pageSize
-					groups, err := c.DeadGroups(c.ctx, filter) // There is one page.
-					return withoutErrors(groups), err
-				},
-				show: (*cli).groupTable,
-			}.run(c, args, *limit)
+			return groups.run(c, flags, *limit)
 		}
-		return listing[belfry.DeadLetter]{
-			noun: "dead letters", none: noDeadLetters, filter: flags,
-			list: func(c *cli, _ []string, pageSize int) (iter.Seq2[belfry.DeadLetter, error], error) {
-				filter.PageSize = pageSize
-				return c.DeadLetters(c.ctx, filter), nil
-			},
-			show: (*cli).deadTable,
-		}.run(c, args, *limit)
+		return letters.run(c, flags, *limit)
 	})
 }
 
 const noDeadLetters = "No dead letters."
 
-func withoutErrors[T any](items []T) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		for _, item := range items {
-			if !yield(item, nil) {
-				return
-			}
-		}
-	}
-}
-
-func (c *cli) deadTable(letters []belfry.DeadLetter) {
-	header, wide := []string{"RUN", "JOB", "DIED", "REASON", "ATTEMPT", "ERROR"}, []string{"FINGERPRINT", "KIND", "SCHEDULED", "REVISION", "KEY"}
-	writeTable(&c.output, letters, header, wide, func(d belfry.DeadLetter) []any {
-		return []any{d.ID, runJobTitle(d.Run), c.tableTimeOrNone(d.FinishedAt), cell{string(d.Reason), red}, d.Attempt, c.clip(resultText(d.HTTPStatus, d.Error)),
-			d.Fingerprint, d.Kind, c.tableTime(d.ScheduledAt), d.Revision, d.IdempotencyKey}
-	})
+func deadRow(c *cli, d belfry.DeadLetter) []any {
+	return []any{d.ID, runJobTitle(d.Run), d.FinishedAt, cell{string(d.Reason), red}, d.Attempt, c.clip(resultText(d.HTTPStatus, d.Error)),
+		d.Fingerprint, d.Kind, d.ScheduledAt, d.Revision, d.IdempotencyKey}
 }
 
 func (c *cli) groupTable(groups []belfry.DeadGroup) {
 	header, wide := []string{"FINGERPRINT", "COUNT", "JOBS", "FIRST", "LAST", "ERROR"}, []string{"LATEST RUN"}
 	writeTable(&c.output, groups, header, wide, func(g belfry.DeadGroup) []any {
-		return []any{g.Fingerprint, g.Count, g.Jobs, c.tableTime(g.FirstAt), c.tableTime(g.LastAt), c.clip(resultText(g.HTTPStatus, g.Error)), g.LatestRunID}
-	})
-}
-
-func deadShowCommand(f *connectionFlags) *cobra.Command {
-	return f.command(&cobra.Command{
-		Use:               "show ID",
-		Aliases:           []string{"get"},
-		Short:             "Show a dead letter with its payload, attempts and outputs",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: f.completeDeadLetters(1),
-	}, func(c *cli, args []string) error {
-		ids, err := parseRunIDs(args, "dead")
-		if err != nil {
-			return err
-		}
-		letter, err := c.DeadLetter(c.ctx, ids[args[0]])
-		return c.printAnswer(letter, err, func() { c.showDeadLetter(letter) })
+		return []any{g.Fingerprint, g.Count, g.Jobs, g.FirstAt, g.LastAt, c.clip(resultText(g.HTTPStatus, g.Error)), g.LatestRunID}
 	})
 }
 
 func (c *cli) showDeadLetter(letter belfry.DeadLetter) {
-	var d details
-	d.add("Run", letter.ID)
-	d.add("Job", runJobTitle(letter.Run))
-	d.addIf(letter.FinishedAt != nil, "Died", c.absoluteTimeIn("UTC", letter.FinishedAt))
-	d.add("Reason", cell{string(letter.Reason), red})
-	d.add("Kind", letter.Kind)
-	d.add("Scheduled", c.absoluteTime(letter.ScheduledAt))
-	d.add("Fingerprint", letter.Fingerprint)
+	d := details{
+		"Run", letter.ID, "Job", runJobTitle(letter.Run), "Died", letter.FinishedAt, "Reason", cell{string(letter.Reason), red},
+		"Kind", letter.Kind, "Scheduled", letter.ScheduledAt, "Fingerprint", letter.Fingerprint,
+	}
 	d.addIf(letter.Edited(), "Edited", fmt.Sprintf("the job has revision %d now, which a redrive uses; --as-fired for revision %d", letter.JobRevision, letter.Revision))
 	addResult(&d, letter.Run)
-	c.writeRows(d)
+	c.writeDetails(d)
 	c.jsonSection("Payload", letter.Payload)
 	c.section("Output", letter.Output)
 	c.showAttempts(letter.Run)
@@ -151,7 +108,6 @@ type deadBatch func(filter belfry.DeadFilter, limit int, dryRun bool) (belfry.De
 func newDeadSelection(f *connectionFlags, cmd *cobra.Command, verb, past string) *deadSelection {
 	s := &deadSelection{selection: selection{noun: "dead letter", verb: verb, past: past, dryRunNamed: true, matchedOnly: []string{"limit"}}}
 	cmd.Use = verb + " ID... | --FILTER"
-	cmd.ValidArgsFunction = f.completeDeadLetters(0)
 	s.addFlags(cmd, addFilterFlags[belfry.DeadFilter](f, cmd))
 	cmd.Flags().IntVar(&s.limit, "limit", 0, "how many at most, of those that died last; 0 is all")
 	return s
@@ -183,8 +139,8 @@ func (s *deadSelection) run(c *cli, args []string) error {
 }
 
 func (s *deadSelection) runMatched() error {
-	filter, err := decodeDeadFilter(s.filter)
-	if err != nil {
+	var filter belfry.DeadFilter
+	if err := s.filter.decodePeriod(&filter); err != nil {
 		return err
 	}
 	filter, exist, err := s.boundFilter(filter)

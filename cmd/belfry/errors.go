@@ -36,8 +36,7 @@ const (
 
 func exitCodesTopic() *cobra.Command {
 	return &cobra.Command{
-		Use:   "exit-codes",
-		Short: "List the exit codes",
+		Use: "exit-codes", Short: "List the exit codes",
 		Long: `The exit codes of all commands:
 
     0   success

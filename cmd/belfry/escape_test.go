@@ -87,14 +87,14 @@ func TestRelativeTimes(t *testing.T) {
 	if got := o.absoluteTimeIn("Nowhere/Land", &now); got != "2026-03-01T12:00:00Z (now)" {
 		t.Errorf("got %q", got)
 	}
-	if o.tableTimeOrNone(nil) != "-" || o.absoluteTimeIn("UTC", nil) != "-" {
-		t.Error("a missing instant should be a dash")
+	if toCell((*time.Time)(nil), o.tableTime).text != "" || o.absoluteTimeIn("UTC", nil) != "-" {
+		t.Error("a missing instant should be a dash, which tables have for what is empty")
 	}
 	if got := o.tableTime(now); got != "now" {
 		t.Errorf("got %q", got)
 	}
 	o.zone = time.UTC
-	if got, long := o.tableTimeOrNone(&now), o.absoluteTimeIn("Europe/Paris", &now); got != "2026-03-01T12:00:00Z" || long != got+" (now)" {
+	if got, long := toCell(&now, o.tableTime).text, o.absoluteTimeIn("Europe/Paris", &now); got != "2026-03-01T12:00:00Z" || long != got+" (now)" {
 		t.Errorf("got %q and %q", got, long)
 	}
 }

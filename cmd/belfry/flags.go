@@ -44,7 +44,7 @@ func addFilterFlags[T any](c *connectionFlags, cmd *cobra.Command) (set fieldFla
 	for _, field := range schema.For[T]().Fields {
 		set.add(cmd, &fieldFlag{field: field, ages: true})
 		if field.Name == "job" {
-			_ = cmd.RegisterFlagCompletionFunc("job", c.completeJobs(0)) // The flag exists.
+			_ = cmd.RegisterFlagCompletionFunc("job", c.complete(false, completeJobs)) // The flag exists.
 		}
 	}
 	return set
@@ -100,30 +100,33 @@ func (s fieldFlags) object() members {
 }
 
 // decode sets the fields of a struct whose flags were given. The server checks them.
-func (s fieldFlags) decode(into any) error {
-	_, errs, _ := schema.Decoder{}.Decode(belfry.MustJSON(s.object()), into) // It is an object.
+func (s fieldFlags) decode(into any) error { return s.decodeNamed("", into) }
+
+// decodeNamed is decode for what an argument names.
+func (s fieldFlags) decodeNamed(name string, into any) error {
+	fields := s.object()
+	if name != "" {
+		fields["name"] = json.RawMessage(jsontext.Quote(name))
+	}
+	_, errs, _ := schema.Decoder{}.Decode(belfry.MustJSON(fields), into) // It is an object.
 	return s.usageErrors(errs)
 }
 
 // decodePeriod is decode for a filter with two instants, of which the first must be
 // earlier. No flag may be empty.
-func (s fieldFlags) decodePeriod(into any, since, until *time.Time) error {
-	if err := s.checkNotEmpty(); err != nil {
-		return err
+func (s fieldFlags) decodePeriod(into any) error {
+	var period struct{ Since, Until time.Time }
+	_ = json.Unmarshal(belfry.MustJSON(s.object()), &period) // They were parsed before.
+	err := cmp.Or(s.checkNotEmpty(), s.decode(into))
+	if err == nil && !period.Until.IsZero() && !period.Since.Before(period.Until) {
+		err = usagef("--until: must be after --since")
 	}
-	if err := s.decode(into); err != nil {
-		return err
-	}
-	if !until.IsZero() && !since.Before(*until) {
-		return usagef("--until: must be after --since")
-	}
-	return nil
+	return err
 }
 
 // decodeChecked is decode for fields that no server checks.
 func (s fieldFlags) decodeChecked(into any) error {
-	_, errs, _ := schema.Decoder{}.Decode(belfry.MustJSON(s.object()), into)
-	return s.usageErrors(schema.MergeErrors(errs, schema.Check(into)))
+	return cmp.Or(s.decode(into), s.usageErrors(schema.Check(into)))
 }
 
 // usageErrors makes a usage error of errors about fields that have flags.

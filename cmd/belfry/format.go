@@ -20,13 +20,30 @@ type cell struct {
 	colour string
 }
 
-func toCell(value any) cell {
-	c, ok := value.(cell)
-	if !ok {
-		c = cell{text: fmt.Sprint(value)}
+// toCell is a value in a table or in details; instants are written as time does. What is not set is empty.
+func toCell(value any, timeText func(time.Time) string) (c cell) {
+	switch v := value.(type) {
+	case cell:
+		c = v
+	case []string:
+		c.text = strings.Join(v, ", ")
+	case time.Time:
+		if !v.IsZero() {
+			c.text = timeText(v)
+		}
+	case *time.Time:
+		if v != nil {
+			c.text = timeText(*v)
+		}
+	default:
+		c.text = fmt.Sprint(value)
 	}
 	c.text = escape(c.text)
 	return c
+}
+
+func cells(texts ...string) []cell {
+	return mapSlice(texts, func(text string) cell { return cell{text: escape(text)} })
 }
 
 // writeTable prints a row for each item; empty cells are dashes. A wide table has more
@@ -35,13 +52,13 @@ func writeTable[T any](o *output, items []T, header, wide []string, values func(
 	if o.format == "wide" {
 		header = slices.Concat(header, wide)
 	}
-	rows := [][]cell{mapSlice(header, func(h string) cell { return cell{text: h} })}
+	rows := [][]cell{cells(header...)}
 	for _, item := range items {
-		row := mapSlice(values(item)[:len(header)], toCell)
-		for i := range row {
-			row[i].text = cmp.Or(row[i].text, "-")
-		}
-		rows = append(rows, row)
+		rows = append(rows, mapSlice(values(item)[:len(header)], func(value any) cell {
+			c := toCell(value, o.tableTime)
+			c.text = cmp.Or(c.text, "-")
+			return c
+		}))
 	}
 	o.writeRows(rows)
 }
@@ -77,19 +94,33 @@ func (o *output) writeRows(rows [][]cell) {
 	fmt.Fprint(o.out, b.String())
 }
 
-// details is one thing: a line for each of its fields.
-type details [][]cell
+// details is one thing: names and values of its fields, each in a line.
+type details []any
 
-// add adds a field, unless its value is empty.
-func (d *details) add(name string, value any) {
-	if c := toCell(value); c.text != "" {
-		*d = append(*d, []cell{{text: name}, c})
-	}
-}
+// add adds fields. Those whose values are empty are not printed.
+func (d *details) add(namesAndValues ...any) { *d = append(*d, namesAndValues...) }
 
 func (d *details) addIf(condition bool, name string, value any) {
 	if condition {
 		d.add(name, value)
+	}
+}
+
+// writeDetails prints the fields of one thing.
+func (o *output) writeDetails(d details) {
+	var rows [][]cell
+	for field := range slices.Chunk(d, 2) {
+		if value := toCell(field[1], o.absoluteTime); value.text != "" {
+			rows = append(rows, []cell{toCell(field[0], nil), value})
+		}
+	}
+	o.writeRows(rows)
+}
+
+// table is how a list is printed: columns, those of a wide table, and the values of an item for all of them.
+func table[T any](header, wide []string, values func(c *cli, item T) []any) func(c *cli, items []T) {
+	return func(c *cli, items []T) {
+		writeTable(&c.output, items, header, wide, func(item T) []any { return values(c, item) })
 	}
 }
 
@@ -111,7 +142,7 @@ func (p palette) paint(colour, text string) string {
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
 
-// statusCell colours a status of a job or a run, or a decision about an occurrence.
+// statusCell colours a status, or a decision about an occurrence.
 func statusCell[S ~string](status S) cell {
 	return cell{string(status), statusColours[string(status)]}
 }
@@ -121,6 +152,9 @@ var statusColours = map[string]string{
 	"queued": blue, "running": blue, "ready": blue, "due": blue,
 	"paused": yellow, "retry": yellow, "retrying": yellow, "waiting": yellow,
 	"failed": red, "dead": red, "quarantined": red,
+	"firing": red, "acknowledged": yellow, "resolved": green, // alerts
+	"active": green, "expired": grey, "revoked": grey, // keys
+	"up": green, "lost": red, "left": grey, // nodes
 	"completed": grey, "cancelled": grey, "skipped": grey, "discarded": grey, "none": grey, "unknown": grey,
 }
 
@@ -144,14 +178,6 @@ func (o *output) tableTime(at time.Time) string {
 		return o.relativeTime(at)
 	}
 	return at.In(o.zone).Format(time.RFC3339)
-}
-
-// tableTimeOrNone is tableTime for an instant that may be missing.
-func (o *output) tableTimeOrNone(at *time.Time) string {
-	if at == nil {
-		return "-"
-	}
-	return o.tableTime(*at)
 }
 
 // absoluteTime is an instant in UTC with how far away it is.

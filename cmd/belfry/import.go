@@ -31,23 +31,9 @@ type importFile struct {
 }
 
 func importCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "import",
-		Short: "Convert crontabs, CronJobs and schedules of EventBridge to files of jobs",
-		Long: `Convert the schedules of other systems to YAML for "belfry job apply", without a
-server. What has no meaning in Belfry, or a different one, gets a warning, which is
-also a comment in the YAML. Nothing is created: read the files, then apply them.
-
-What runs commands becomes jobs of type command and a file for "belfry worker
---commands", which --commands names. Existing files are not overwritten.`,
-	}, importCrontabCommand(), importKubernetesCommand(), importEventBridgeCommand())
-}
-
-func importCrontabCommand() *cobra.Command {
-	f := &importFile{}
-	cmd := f.command(&cobra.Command{
-		Use:   "crontab FILE",
-		Short: "Convert a crontab",
+	crontab, kubernetes, eventBridge := &importFile{}, &importFile{}, &importFile{}
+	cmd := crontab.command(&cobra.Command{
+		Use: "crontab FILE", Short: "Convert a crontab",
 		Long: `Convert a crontab; - is standard input. Every line becomes a command, with its
 environment, and a job that runs it at the times at which cron does, also when the
 clock changes. As with cron, runs may overlap, are not retried, and are skipped if
@@ -58,43 +44,40 @@ that another file has one, too.`,
 		Example: `  crontab -l | belfry import crontab - --jobs jobs.yaml --commands commands.yaml
   belfry import crontab /etc/crontab --prefix web1- --timezone Europe/Paris
   belfry job apply -f jobs.yaml --dry-run`,
-	}, f.importCrontab)
+	}, true, crontab.importCrontab)
 	p := cmd.Flags()
-	p.StringVar(&f.commands, "commands", "", "`FILE` to write the commands to")
-	p.BoolVar(&f.options.System, "system", false, "the lines have a column with the user")
-	p.StringVar(&f.options.Timezone, "timezone", "", "time `ZONE` of the machine of the crontab (default: that of this machine)")
-	return cmd
-}
+	p.BoolVar(&crontab.options.System, "system", false, "the lines have a column with the user")
+	p.StringVar(&crontab.options.Timezone, "timezone", "", "time `ZONE` of the machine of the crontab (default: that of this machine)")
+	return group(&cobra.Command{
+		Use: "import", Short: "Convert crontabs, CronJobs and schedules of EventBridge to files of jobs",
+		Long: `Convert the schedules of other systems to YAML for "belfry job apply", without a
+server. What has no meaning in Belfry, or a different one, gets a warning, which is
+also a comment in the YAML. Nothing is created: read the files, then apply them.
 
-func importKubernetesCommand() *cobra.Command {
-	f := &importFile{}
-	cmd := f.command(&cobra.Command{
-		Use:   "kubernetes FILE",
-		Short: "Convert CronJobs of Kubernetes",
+What runs commands becomes jobs of type command and a file for "belfry worker
+--commands", which --commands names. Existing files are not overwritten.`,
+	}, cmd, kubernetes.command(&cobra.Command{
+		Use: "kubernetes FILE", Short: "Convert CronJobs of Kubernetes",
 		Long: `Convert the CronJobs of a file, YAML or JSON with one or more documents or lists; - is
 standard input. The command of the container becomes a command of a worker; the image
 is not run.`,
 		Example: `  kubectl get cronjobs -o yaml | belfry import kubernetes - --jobs jobs.yaml --commands commands.yaml`,
-	}, f.importKubernetes)
-	cmd.Flags().StringVar(&f.commands, "commands", "", "`FILE` to write the commands to")
-	return cmd
-}
-
-func importEventBridgeCommand() *cobra.Command {
-	f := &importFile{}
-	return f.command(&cobra.Command{
-		Use:   "eventbridge FILE",
-		Short: "Convert schedules of Amazon EventBridge",
+	}, true, kubernetes.importKubernetes), eventBridge.command(&cobra.Command{
+		Use: "eventbridge FILE", Short: "Convert schedules of Amazon EventBridge",
 		Long: `Convert schedules and scheduled rules, as JSON that the command line of AWS prints; -
 is standard input. Targets that have no counterpart become jobs that are paused until
 you fill them in.`,
 		Example: `  aws scheduler get-schedule --name nightly | belfry import eventbridge - --jobs jobs.yaml
   aws events list-rules | belfry import eventbridge -`,
-	}, f.importEventBridge)
+	}, false, func(content []byte) (importer.Result, error) {
+		return importer.EventBridge(content, eventBridge.options)
+	}))
 }
 
-func (f *importFile) command(cmd *cobra.Command, convert func(content []byte) (importer.Result, error)) *cobra.Command {
-	cmd.Args = cobra.ExactArgs(1)
+func (f *importFile) command(cmd *cobra.Command, hasCommands bool, convert func(content []byte) (importer.Result, error)) *cobra.Command {
+	if hasCommands {
+		cmd.Flags().StringVar(&f.commands, "commands", "", "`FILE` to write the commands to")
+	}
 	cmd.ValidArgsFunction = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
 	cmd.Flags().StringVar(&f.jobs, "jobs", "", "`FILE` to write the jobs to (default: standard output)")
 	cmd.Flags().StringVar(&f.options.Prefix, "prefix", "", "`TEXT` before the names of jobs and commands, such as the name of the machine")
@@ -201,10 +184,6 @@ func (f *importFile) importKubernetes(content []byte) (importer.Result, error) {
 	return importer.Kubernetes(documents, f.options)
 }
 
-func (f *importFile) importEventBridge(content []byte) (importer.Result, error) {
-	return importer.EventBridge(content, f.options)
-}
-
 // write writes the files, and then the warnings.
 func (f *importFile) write(result importer.Result) error {
 	jobs, commands := &yaml.Node{Kind: yaml.SequenceNode}, &yaml.Node{Kind: yaml.MappingNode}
@@ -231,7 +210,7 @@ func (f *importFile) write(result importer.Result) error {
 		job.HeadComment = strings.Join(pending, "\n")
 		jobs.Content, pending = append(jobs.Content, job), nil
 		if e.Command != nil {
-			commands.Content = append(commands.Content, textNode(e.Job.Name), jsonToNode(belfry.MustJSON(e.Command)))
+			commands.Content = append(commands.Content, textNode(e.Job.Name, 0), jsonToNode(belfry.MustJSON(e.Command)))
 		}
 	}
 	jobs.FootComment = strings.Join(pending, "\n")
@@ -260,10 +239,6 @@ func (f *importFile) write(result importer.Result) error {
 
 const maxCommands = 200 // in a file of a worker
 
-func textNode(s string) *yaml.Node {
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s, Style: stringStyle(s)}
-}
-
 // writeFile writes a value under a key. Commands may have secrets, so that only the user
 // may read the file.
 func (f *importFile) writeFile(path, key string, value *yaml.Node, head []string) error {
@@ -271,7 +246,7 @@ func (f *importFile) writeFile(path, key string, value *yaml.Node, head []string
 		value.Style = yaml.FlowStyle
 		head, value.FootComment = append(head, cmp.Or(value.FootComment, "# There is nothing to import.")), ""
 	}
-	text, err := encodeYAML(&yaml.Node{Kind: yaml.MappingNode, HeadComment: strings.Join(head, "\n"), Content: []*yaml.Node{textNode(key), value}})
+	text, err := encodeYAML(&yaml.Node{Kind: yaml.MappingNode, HeadComment: strings.Join(head, "\n"), Content: []*yaml.Node{textNode(key, 0), value}})
 	if err != nil {
 		return err
 	}

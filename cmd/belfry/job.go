@@ -20,31 +20,21 @@ import (
 )
 
 func jobCommand(f *connectionFlags) *cobra.Command {
-	return f.add(group(&cobra.Command{
-		Use:     "job",
-		Aliases: []string{"jobs"},
-		Short:   "Create, change and show jobs",
-		Long: `Create, change and show jobs.
+	cmd := f.group("job", "jobs", "Create, change and show jobs",
+		`Create, change and show jobs.
 
 REF is the name or the id of a job. Commands that accept several jobs also accept
 the filters --status, --type, --handler, --queue, --tag and --search instead of
 names, or --all for every job of the namespace. They count the jobs first.
 
 The server is --server, BELFRY_SERVER, or server: in the configuration file
-~/.config/belfry/config.yaml, in this order; the default is ` + defaultServer + `.
+~/.config/belfry/config.yaml, in this order; the default is `+defaultServer+`.
 In the same way, the API key is --key or --key-file, BELFRY_KEY or key:, and the
 namespace is --namespace, BELFRY_NAMESPACE or namespace:.`,
-	},
-		jobCreateCommand(f), jobApplyCommand(f), jobListCommand(f), jobShowCommand(f), jobEditCommand(f),
-		jobPauseCommand(f), jobResumeCommand(f), jobTriggerCommand(f), jobCancelCommand(f), jobRetryCommand(f), jobDeleteCommand(f),
-		jobWhyCommand(f), jobBackfillCommand(f), jobRunsCommand(f), jobRevisionsCommand(f), jobRollbackCommand(f),
-	))
-}
-
-// oneJob is command for a command whose only argument is a job.
-func (f *connectionFlags) oneJob(cmd *cobra.Command, run func(c *cli, ref string) error) *cobra.Command {
-	cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(1), f.completeJobs(1)
-	return f.command(cmd, func(c *cli, args []string) error { return run(c, args[0]) })
+		jobCreateCommand(f), jobApplyCommand(f), jobEditCommand(f), jobWhyCommand(f), jobBackfillCommand(f), jobRollbackCommand(f),
+		request[belfry.Job]((*cli).Job).command(f, &cobra.Command{Use: "show REF", Short: "Show a job"}, (*cli).showJob))
+	cmd.AddCommand(append(jobLists(f), jobActions(f)...)...)
+	return f.completeArguments(cmd, "REF", completeJobs)
 }
 
 // jobArgument is the job that a command names first; empty if it names none.
@@ -52,7 +42,10 @@ func jobArgument(cmd *cobra.Command, args []string) string {
 	if flag := cmd.Flags().Lookup("job"); flag != nil && flag.Changed {
 		return flag.Value.String()
 	}
-	return strings.Join(args[:min(len(args), 1)], "")
+	if len(args) == 0 || cmd.Parent().Name() != "job" {
+		return ""
+	}
+	return args[0]
 }
 
 // suggestJob adds a similar name, if one of the newest jobs has one, to an error that
@@ -169,8 +162,7 @@ func jobObject(manifest, request fieldFlags) (members, error) {
 
 func jobCreateCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "create [NAME]",
-		Short: "Create a job from flags, or jobs from a file",
+		Use: "create [NAME]", Short: "Create a job from flags, or jobs from a file",
 		Long: `Create a job from flags, or the jobs of a YAML or JSON file (- is standard input).
 If the server refuses one of several jobs, none is created. To keep jobs in files
 and update them from there, see: belfry job apply --help`,
@@ -179,7 +171,6 @@ and update them from there, see: belfry job apply --help`,
       --url https://example.com/report --header Accept=application/json --body '{"kind": "daily"}'
   belfry job create invoices --schedule @daily --handler send-invoices --payload @invoices.json
   belfry job create -f job.yaml`,
-		Args: cobra.MaximumNArgs(1),
 	}
 	file := cmd.Flags().StringP("file", "f", "", "YAML or JSON `FILE` with jobs; - is standard input")
 	key := cmd.Flags().String("idempotency-key", "", "create one job, however often this is called with the same key and job within seven days")

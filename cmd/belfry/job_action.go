@@ -13,20 +13,49 @@ import (
 	"github.com/belfry-sh/belfry/client"
 )
 
-func jobPauseCommand(f *connectionFlags) *cobra.Command {
-	cmd := &cobra.Command{
+// jobAction is what a command does to a job.
+type jobAction func(c *cli, ref string) (actionResult, error)
+
+// jobActions makes the commands that act on the jobs that are named, or that a filter matches.
+func jobActions(f *connectionFlags) []*cobra.Command {
+	simple := func(action belfry.Action, past, object string, cmd *cobra.Command, each jobAction) *cobra.Command {
+		s := newJobSelection(f, cmd, action, past)
+		s.object = object
+		return f.command(cmd, func(c *cli, args []string) error { return s.run(c, args, false, each) })
+	}
+	return []*cobra.Command{simple(belfry.ActionPause, "paused", "", &cobra.Command{
 		Short: "Pause jobs: they do not fire until they are resumed",
 		Example: `  belfry job pause report invoices
   belfry job pause --tag billing --dry-run
   belfry job pause --tag billing --yes`,
-	}
-	s := newJobSelection(f, cmd, belfry.ActionPause, "paused")
-	return f.command(cmd, func(c *cli, args []string) error {
-		return s.run(c, args, false, func(ref string) (actionResult, error) {
-			job, err := c.PauseJob(c.ctx, ref)
-			return actionResult{answer: job, name: jobTitle(job)}, err
-		})
-	})
+	}, func(c *cli, ref string) (actionResult, error) {
+		job, err := c.PauseJob(c.ctx, ref)
+		return actionResult{answer: job, name: jobTitle(job)}, err
+	}), simple(belfry.ActionCancel, "cancelled", "", &cobra.Command{
+		Short: "Cancel the live runs of jobs and plan nothing more",
+		Long: `Cancel jobs: waiting runs are cancelled at once, running ones when their worker
+stops them, within 7 seconds, and nothing more is planned. The jobs are kept; they
+can be shown and triggered, and an edit of the schedule plans them again. To cancel
+a single run, see: belfry run cancel --help`,
+		Example: `  belfry job cancel report
+  belfry job cancel --queue slow --dry-run`,
+	}, func(c *cli, ref string) (actionResult, error) {
+		job, err := c.CancelJob(c.ctx, ref)
+		return actionResult{answer: job, name: jobTitle(job), detail: c.nextRunText(job)}, err
+	}), simple(belfry.ActionRetry, "retried", "the dead letters of %", &cobra.Command{
+		Short: "Redrive the dead letters of jobs",
+		Long: `Redrive the dead letters of jobs: they run again, with all their retries. To select
+some of them, replace their payload or limit their rate, see:
+belfry dead redrive --help`,
+		Example: `  belfry job retry report
+  belfry job retry --status failed --dry-run`,
+	}, func(c *cli, ref string) (actionResult, error) {
+		done, err := c.redriveJob(ref)
+		if err == nil && done.Done == 0 {
+			return actionResult{answer: done, verb: resultUnchanged, name: ref, detail: "no dead letters"}, nil
+		}
+		return actionResult{answer: done, name: ref, detail: plural(done.Done, "run")}, err
+	}), jobResumeCommand(f), jobDeleteCommand(f), jobTriggerCommand(f)}
 }
 
 func jobResumeCommand(f *connectionFlags) *cobra.Command {
@@ -40,7 +69,7 @@ given: then they count as missed, and missed_window of each job says which run.`
 	s := newJobSelection(f, cmd, belfry.ActionResume, "resumed")
 	catchUp := cmd.Flags().Bool("catch-up", false, "catch up on the occurrences during the pause, as missed_window says")
 	return f.command(cmd, func(c *cli, args []string) error {
-		return s.run(c, args, *catchUp, func(ref string) (actionResult, error) {
+		return s.run(c, args, *catchUp, func(c *cli, ref string) (actionResult, error) {
 			job, err := c.ResumeJob(c.ctx, ref, belfry.Resume{CatchUp: *catchUp})
 			detail := c.nextRunText(job)
 			if job.NextRunAt == nil && err == nil {
@@ -51,29 +80,9 @@ given: then they count as missed, and missed_window of each job says which run.`
 	})
 }
 
-func jobCancelCommand(f *connectionFlags) *cobra.Command {
-	cmd := &cobra.Command{
-		Short: "Cancel the live runs of jobs and plan nothing more",
-		Long: `Cancel jobs: waiting runs are cancelled at once, running ones when their worker
-stops them, within 7 seconds, and nothing more is planned. The jobs are kept; they
-can be shown and triggered, and an edit of the schedule plans them again. To cancel
-a single run, see: belfry run cancel --help`,
-		Example: `  belfry job cancel report
-  belfry job cancel --queue slow --dry-run`,
-	}
-	s := newJobSelection(f, cmd, belfry.ActionCancel, "cancelled")
-	return f.command(cmd, func(c *cli, args []string) error {
-		return s.run(c, args, false, func(ref string) (actionResult, error) {
-			job, err := c.CancelJob(c.ctx, ref)
-			return actionResult{answer: job, name: jobTitle(job), detail: c.nextRunText(job)}, err
-		})
-	})
-}
-
 func jobDeleteCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
-		Aliases: []string{"rm"},
-		Short:   "Delete jobs; by default their runs finish and their history is kept",
+		Short: "Delete jobs; by default their runs finish and their history is kept",
 		Example: `  belfry job delete report
   belfry job delete report --runs cancel --history delete --yes
   belfry job delete --tag team-a --dry-run`,
@@ -97,34 +106,12 @@ func jobDeleteCommand(f *connectionFlags) *cobra.Command {
 		if d.History == "delete" {
 			options = append(options, client.PurgeHistory())
 		}
-		return s.run(c, args, len(options) > 0, func(ref string) (actionResult, error) {
+		return s.run(c, args, len(options) > 0, func(c *cli, ref string) (actionResult, error) {
 			job, err := c.Job(c.ctx, ref) // for its name, if ref is an id
 			if err == nil {
 				err = c.DeleteJob(c.ctx, job.ID.String(), options...)
 			}
 			return actionResult{answer: job, name: jobTitle(job)}, err
-		})
-	})
-}
-
-func jobRetryCommand(f *connectionFlags) *cobra.Command {
-	cmd := &cobra.Command{
-		Short: "Redrive the dead letters of jobs",
-		Long: `Redrive the dead letters of jobs: they run again, with all their retries. To select
-some of them, replace their payload or limit their rate, see:
-belfry dead redrive --help`,
-		Example: `  belfry job retry report
-  belfry job retry --status failed --dry-run`,
-	}
-	s := newJobSelection(f, cmd, belfry.ActionRetry, "retried")
-	s.object = "the dead letters of %"
-	return f.command(cmd, func(c *cli, args []string) error {
-		return s.run(c, args, false, func(ref string) (actionResult, error) {
-			done, err := c.redriveJob(ref)
-			if err == nil && done.Done == 0 {
-				return actionResult{answer: done, verb: resultUnchanged, name: ref, detail: "no dead letters"}, nil
-			}
-			return actionResult{answer: done, name: ref, detail: plural(done.Done, "run")}, err
 		})
 	})
 }
@@ -164,15 +151,16 @@ command waits for the end of the runs; its exit code is 5 unless all of them suc
 			return c.triggerAndWait(args, start)
 		}
 		var skipped error
-		err := s.run(c, args, false, func(ref string) (actionResult, error) {
-			result, err := start(ref)
+		err := s.run(c, args, false, func(c *cli, ref string) (actionResult, error) {
+			started, err := start(ref)
+			result := actionResult{answer: started, name: ref, detail: "run " + started.RunID.String()}
 			if err == nil {
-				if run := c.firedRun(result.RunID); run.Status == belfry.RunSkipped {
+				if run := c.firedRun(started.RunID); run.Status == belfry.RunSkipped {
 					skipped = cmp.Or(skipped, runError(run))
-					return actionResult{answer: result, verb: "skipped", name: ref, detail: "run " + result.RunID.String()}, nil
+					result.verb = "skipped"
 				}
 			}
-			return actionResult{answer: result, name: ref, detail: "run " + result.RunID.String()}, err
+			return result, err
 		})
 		return cmp.Or(err, skipped)
 	})
@@ -212,21 +200,19 @@ func (c *cli) triggerAndWait(refs []string, start func(ref string) (belfry.Trigg
 	return printAll(&c.output, len(refs), runs, failed)
 }
 
+// backfill is the flags of a command, and its job.
 type backfill struct {
 	*cli
-	job  belfry.Job
-	from string
-	to   string
-	key  string
-	yes  bool
 	belfry.Backfill
+	job           belfry.Job
+	from, to, key string
+	yes           bool
 }
 
 func jobBackfillCommand(f *connectionFlags) *cobra.Command {
 	b := &backfill{}
 	cmd := &cobra.Command{
-		Use:   "backfill REF --from T [--to T]",
-		Short: "Run a job for past occurrences of its schedule",
+		Use: "backfill REF --from T [--to T]", Short: "Run a job for past occurrences of its schedule",
 		Long: `Run a job for the occurrences of its schedule in a span of the past, whether they
 ran before or not. The runs have a kind of their own. Unless the runs of the job may
 overlap, they run one after another, oldest first.
@@ -246,13 +232,12 @@ At a terminal it lists the occurrences and asks first, unless --yes is given.`,
 	p.StringVar(&b.key, "idempotency-key", "", "create the runs once, however often this is called with the same key within seven days")
 	completeFlag(cmd, "from")
 	completeFlag(cmd, "to")
-	return f.oneJob(cmd, func(c *cli, ref string) error {
+	return f.command(cmd, func(c *cli, args []string) (err error) {
+		b.cli = c
 		if b.from == "" {
 			return usagef("--from is required, for example --from 24h")
 		}
-		b.cli = c
-		var err error
-		if b.job, err = c.Job(c.ctx, ref); err != nil {
+		if b.job, err = c.Job(c.ctx, args[0]); err != nil {
 			return err
 		}
 		return b.run()

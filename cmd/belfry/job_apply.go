@@ -39,8 +39,7 @@ type apply struct {
 func jobApplyCommand(f *connectionFlags) *cobra.Command {
 	a := &apply{}
 	cmd := &cobra.Command{
-		Use:   "apply -f FILE",
-		Short: "Create and update jobs from files",
+		Use: "apply -f FILE", Short: "Create and update jobs from files",
 		Long: `Create the jobs of files, or update the existing jobs of the same names, and print
 what changed. A field that is not in the file gets its default, except that a
 paused job stays paused unless the file has "status: active".
@@ -61,7 +60,6 @@ is deleted if a job was refused, or if a file has no jobs, unless --yes is given
   belfry job apply -f jobs/ -f more.yaml
   TOKEN=... belfry job apply -f jobs.yaml --env
   belfry job apply -f jobs/ --prune --tag team-a`,
-		Args: cobra.NoArgs,
 	}
 	p := cmd.Flags()
 	p.StringArrayVarP(&a.paths, "file", "f", nil, "`FILE` or directory with jobs; - is standard input; may be repeated")
@@ -129,9 +127,12 @@ func (a *apply) run() error {
 	if err != nil {
 		return err
 	}
-	jobs, err := a.plan(manifests)
-	if err != nil {
-		return err
+	jobs := make([]plannedJob, len(manifests)) // The server validates and compares all of them first.
+	for i, m := range manifests {
+		jobs[i] = plannedJob{manifest: m, applyResult: applyResult{Name: m.name, File: fmt.Sprintf("%s:%d", m.file, m.line)}}
+		if err := a.diff(&jobs[i]); err != nil {
+			return err
+		}
 	}
 	// If the server refuses one job, none is applied, except with --keep-going.
 	skipped := len(a.errors) > 0 && !a.keepGoing && !a.dryRun
@@ -174,18 +175,7 @@ func (a *apply) checkManifests(jobs []manifest, empty []string) error {
 	return all.orNil()
 }
 
-// plan has the server validate and compare all jobs.
-func (a *apply) plan(manifests []manifest) ([]plannedJob, error) {
-	jobs := make([]plannedJob, len(manifests))
-	for i, m := range manifests {
-		jobs[i] = plannedJob{manifest: m, applyResult: applyResult{Name: m.name, File: fmt.Sprintf("%s:%d", m.file, m.line)}}
-		if err := a.diff(&jobs[i]); err != nil {
-			return nil, err
-		}
-	}
-	return jobs, nil
-}
-
+// diff has the server validate a job and compare it with the one of the same name.
 func (a *apply) diff(job *plannedJob) error {
 	before, version, err := a.JobWithVersion(a.ctx, job.name)
 	switch {

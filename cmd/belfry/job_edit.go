@@ -26,8 +26,7 @@ import (
 
 func jobEditCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "edit REF",
-		Short: "Edit a job in an editor, or with --set",
+		Use: "edit REF", Short: "Edit a job in an editor, or with --set",
 		Long: `Edit a job as YAML in $VISUAL or $EDITOR. If the server refuses the edit, the
 editor opens again with the errors. A change that somebody else made at the same
 time is not overwritten.
@@ -44,13 +43,12 @@ field its default.`,
 		names := mapSlice(schema.For[belfry.Manifest]().Names(), func(name string) cobra.Completion { return name + "=" })
 		return names, cobra.ShellCompDirectiveNoSpace | noFiles
 	})
-	return f.oneJob(cmd, func(c *cli, ref string) error {
+	return f.command(cmd, func(c *cli, args []string) (err error) {
 		if len(*assignments) == 0 && editorCommand() == "" && !isTerminal(c.in) {
 			return usagef("there is no terminal for an editor: use --set FIELD=VALUE, or name an editor in EDITOR")
 		}
 		e := &edit{cli: c}
-		var err error
-		if e.job, e.version, err = c.JobWithVersion(c.ctx, ref); err != nil {
+		if e.job, e.version, err = c.JobWithVersion(c.ctx, args[0]); err != nil {
 			return err
 		}
 		if len(*assignments) == 0 {

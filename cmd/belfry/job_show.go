@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -15,38 +17,44 @@ import (
 	"github.com/belfry-sh/belfry/internal/schedule"
 )
 
-func jobListCommand(f *connectionFlags) *cobra.Command {
-	cmd := &cobra.Command{
-		Short: "List jobs, newest first",
-		Example: `  belfry job list --status failing
+// jobLists makes the commands that list jobs, and what a job has.
+func jobLists(f *connectionFlags) []*cobra.Command {
+	return []*cobra.Command{
+		listing[belfry.Job, belfry.JobFilter]{
+			noun: "jobs", none: "No jobs. Create one with: belfry job create hello --schedule '* * * * *' --url http://...", find: (*cli).Jobs,
+			show: table([]string{"NAME", "STATUS", "SCHEDULE", "TARGET", "NEXT", "LAST", "LAST RESULT"},
+				[]string{"ID", "TYPE", "QUEUE", "PRIORITY", "REVISION", "CREATED", "UPDATED", "TAGS", "DESCRIPTION", "RESULT AT", "ERROR"}, jobRow),
+		}.command(f, &cobra.Command{
+			Short: "List jobs, newest first",
+			Example: `  belfry job list --status failing
   belfry job list --tag billing --tag nightly -o wide
   belfry job list --search report --limit 0 -o json`,
+		}),
+		listing[belfry.Run, belfry.JobRunFilter]{
+			noun: "runs", none: "No runs yet. Run the job now with: belfry job trigger REF", period: true,
+			find: func(c *cli, ctx context.Context, filter belfry.JobRunFilter) iter.Seq2[belfry.Run, error] {
+				return c.JobRuns(ctx, c.argument(), filter)
+			},
+			show: func(c *cli, runs []belfry.Run) { c.runTable(runs, false) },
+		}.command(f, &cobra.Command{
+			Use: "runs REF", Short: "List the runs of a job, latest first; of a deleted job by its id",
+			Example: `  belfry job runs report --status skipped --since 24h`,
+		}),
+		listing[belfry.Revision, struct{}]{
+			noun: "revisions",
+			find: func(c *cli, ctx context.Context, _ struct{}) iter.Seq2[belfry.Revision, error] {
+				return c.Revisions(ctx, c.argument())
+			},
+			show: table([]string{"REVISION", "REPLACED", "SCHEDULE", "TARGET", "RETRIES"}, []string{"QUEUE", "TIMEOUT", "OVERLAP", "MISSED"}, revisionRow),
+		}.command(f, &cobra.Command{Use: "revisions REF", Short: "List the revisions of a job, latest first"}),
 	}
-	flags := addFilterFlags[belfry.JobFilter](f, cmd)
-	return listing[belfry.Job]{
-		noun: "jobs", none: "No jobs. Create one with: belfry job create hello --schedule '* * * * *' --url http://...", filter: flags,
-		list: func(c *cli, _ []string, pageSize int) (iter.Seq2[belfry.Job, error], error) {
-			filter := belfry.JobFilter{PageSize: pageSize}
-			err := flags.decode(&filter)
-			return c.Jobs(c.ctx, filter), err
-		},
-		show: (*cli).jobTable,
-	}.command(f, cmd)
 }
 
-func (c *cli) jobTable(jobs []belfry.Job) {
-	header, wide := []string{"NAME", "STATUS", "SCHEDULE", "TARGET", "NEXT", "LAST", "LAST RESULT"}, []string{"ID", "TYPE", "QUEUE", "PRIORITY", "REVISION", "CREATED", "UPDATED", "TAGS", "DESCRIPTION", "RESULT AT", "ERROR"}
-	writeTable(&c.output, jobs, header, wide, func(j belfry.Job) []any {
-		var at *time.Time
-		failure := ""
-		if j.LastResult != nil {
-			at, failure = &j.LastResult.At, j.LastResult.Error
-		}
-		return []any{jobTitle(j), statusCell(j.Status), scheduleText(j.Spec), c.clip(targetText(j.Spec, j.Payload)), c.tableTimeOrNone(j.NextRunAt), c.tableTimeOrNone(j.LastRunAt),
-			resultCell(j.LastResult),
-			j.ID, j.Type, j.Queue, j.Priority, j.Revision, c.tableTime(j.CreatedAt), c.tableTime(j.UpdatedAt), strings.Join(j.Tags, ","), c.clip(j.Description),
-			c.tableTimeOrNone(at), c.clip(failure)}
-	})
+func jobRow(c *cli, j belfry.Job) []any {
+	result := cmp.Or(j.LastResult, &belfry.LastResult{})
+	return []any{jobTitle(j), statusCell(j.Status), scheduleText(j.Spec), c.clip(targetText(j.Spec, j.Payload)), j.NextRunAt, j.LastRunAt,
+		resultCell(j.LastResult), j.ID, j.Type, j.Queue, j.Priority, j.Revision, j.CreatedAt, j.UpdatedAt,
+		strings.Join(j.Tags, ","), c.clip(j.Description), result.At, c.clip(result.Error)}
 }
 
 // resultCell is the last result of a job: "succeeded", "failed 3 times". It is empty
@@ -62,56 +70,18 @@ func resultCell(r *belfry.LastResult) cell {
 	return c
 }
 
-func jobRunsCommand(f *connectionFlags) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "runs REF",
-		Short:   "List the runs of a job, latest first; of a deleted job by its id",
-		Example: `  belfry job runs report --status skipped --since 24h`,
+func revisionRow(c *cli, r belfry.Revision) []any {
+	replaced := any("current")
+	if r.ReplacedAt != nil {
+		replaced = r.ReplacedAt
 	}
-	flags := addFilterFlags[belfry.JobRunFilter](f, cmd)
-	return listing[belfry.Run]{
-		noun: "runs", none: "No runs yet. Run the job now with: belfry job trigger REF", filter: flags,
-		list: func(c *cli, args []string, pageSize int) (iter.Seq2[belfry.Run, error], error) {
-			filter := belfry.JobRunFilter{PageSize: pageSize}
-			err := flags.decodePeriod(&filter, &filter.Since, &filter.Until)
-			return c.JobRuns(c.ctx, args[0], filter), err
-		},
-		show: func(c *cli, runs []belfry.Run) { c.runTable(runs, false) },
-	}.command(f, cmd)
-}
-
-func jobRevisionsCommand(f *connectionFlags) *cobra.Command {
-	return listing[belfry.Revision]{
-		noun: "revisions",
-		list: func(c *cli, args []string, _ int) (iter.Seq2[belfry.Revision, error], error) {
-			return c.Revisions(c.ctx, args[0]), nil
-		},
-		show: (*cli).revisionTable,
-	}.command(f, &cobra.Command{
-		Use:   "revisions REF",
-		Short: "List the revisions of a job, latest first",
-	})
-}
-
-func (c *cli) revisionTable(revisions []belfry.Revision) {
-	header, wide := []string{"REVISION", "REPLACED", "SCHEDULE", "TARGET", "RETRIES"}, []string{"QUEUE", "TIMEOUT", "OVERLAP", "MISSED"}
-	writeTable(&c.output, revisions, header, wide, func(r belfry.Revision) []any {
-		replaced := "current"
-		if r.ReplacedAt != nil {
-			replaced = c.tableTime(*r.ReplacedAt)
-		}
-		return []any{r.Number, replaced, scheduleText(r.Spec), c.clip(targetText(r.Spec, r.Payload)), r.MaxRetries.Value(),
-			r.Queue, durationText(r.Timeout()), overlapText(r.Spec), missedText(r.Spec)}
-	})
+	return []any{r.Number, replaced, scheduleText(r.Spec), c.clip(targetText(r.Spec, r.Payload)), r.MaxRetries.Value(),
+		r.Queue, durationText(r.Timeout()), overlapText(r.Spec), missedText(r.Spec)}
 }
 
 func jobRollbackCommand(f *connectionFlags) *cobra.Command {
 	return f.command(&cobra.Command{
-		Use:               "rollback REF REVISION",
-		Short:             "Return a job to an earlier revision",
-		Example:           "  belfry job rollback report 3",
-		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: f.completeJobs(1),
+		Use: "rollback REF REVISION", Short: "Return a job to an earlier revision", Example: "  belfry job rollback report 3",
 	}, func(c *cli, args []string) error {
 		revision, err := strconv.Atoi(args[1])
 		if err != nil || revision < 1 {
@@ -124,61 +94,34 @@ func jobRollbackCommand(f *connectionFlags) *cobra.Command {
 	})
 }
 
-func jobShowCommand(f *connectionFlags) *cobra.Command {
-	return f.oneJob(&cobra.Command{
-		Use:     "show REF",
-		Aliases: []string{"get"},
-		Short:   "Show a job",
-	}, func(c *cli, ref string) error {
-		job, err := c.Job(c.ctx, ref)
-		return c.printAnswer(job, err, func() { c.showJob(job) })
-	})
-}
-
 func (c *cli) showJob(job belfry.Job) {
-	var d details
-	d.add("Name", job.Name)
-	d.add("Description", job.Description)
-	d.add("ID", job.ID)
-	d.add("Namespace", job.Namespace)
-	d.add("Status", statusCell(job.Status))
-	d.add("Quarantined", cell{job.Quarantined, red})
-	d.add("Next run", c.absoluteTimeIn(job.Timezone, job.NextRunAt))
-	d.add("Last run", c.absoluteTimeIn(job.Timezone, job.LastRunAt))
+	at := func(at *time.Time) string { return c.absoluteTimeIn(job.Timezone, at) }
+	d := details{
+		"Name", job.Name, "Description", job.Description, "ID", job.ID, "Namespace", job.Namespace, "Status", statusCell(job.Status),
+		"Quarantined", cell{job.Quarantined, red}, "Next run", at(job.NextRunAt), "Last run", at(job.LastRunAt),
+	}
 	if r := job.LastResult; r != nil {
 		result := resultCell(r)
-		result.text += "  " + c.absoluteTimeIn(job.Timezone, &r.At)
-		d.add("Last result", result)
-		d.add("Last error", r.Error)
+		result.text += "  " + at(&r.At)
+		d.add("Last result", result, "Last error", r.Error)
 	}
-	d.addIf(job.EndedAt != nil, "Ended", c.absoluteTimeIn(job.Timezone, job.EndedAt))
+	d.addIf(job.EndedAt != nil, "Ended", at(job.EndedAt))
 	addSpec(&d, job.Spec, job.Payload)
-	d.add("Tags", strings.Join(job.Tags, ", "))
-	d.add("Revision", job.Revision)
-	d.add("Created", c.absoluteTime(job.CreatedAt))
-	d.add("Updated", c.absoluteTime(job.UpdatedAt))
-	c.writeRows(d)
+	d.add("Tags", job.Tags, "Revision", job.Revision, "Created", job.CreatedAt, "Updated", job.UpdatedAt)
+	c.writeDetails(d)
 	c.jsonSection("Payload", job.Payload)
 }
 
 // addSpec adds how a job runs. Fields that are not set are left out.
 func addSpec(d *details, spec belfry.Spec, payload json.RawMessage) {
-	d.add("Schedule", scheduleSentence(spec))
-	d.add("Resolved", spec.Resolved)
-	d.add("Time zone", spec.Timezone)
+	d.add("Schedule", scheduleSentence(spec), "Resolved", spec.Resolved, "Time zone", spec.Timezone)
 	d.addIf(!spec.StartsAt.IsZero(), "Starts", localTime(spec.Timezone, spec.StartsAt))
 	d.addIf(!spec.EndsAt.IsZero(), "Ends", localTime(spec.Timezone, spec.EndsAt))
 	d.addIf(spec.MaxRuns > 0, "Max runs", spec.MaxRuns)
 	d.addIf(spec.JitterSeconds > 0, "Jitter", "up to "+durationText(time.Duration(spec.JitterSeconds)*time.Second))
-	d.add("DST gap", spec.DSTGap)
-	d.add("DST overlap", spec.DSTOverlap)
-	d.add("Target", targetText(spec, payload))
-	d.add("Queue", spec.Queue)
+	d.add("DST gap", spec.DSTGap, "DST overlap", spec.DSTOverlap, "Target", targetText(spec, payload), "Queue", spec.Queue)
 	d.addIf(spec.Priority != belfry.PriorityNormal, "Priority", spec.Priority)
-	d.add("Timeout", durationText(spec.Timeout()))
-	d.add("Retries", retryText(spec.Retry()))
-	d.add("Overlap", overlapText(spec))
-	d.add("Missed", missedText(spec))
+	d.add("Timeout", durationText(spec.Timeout()), "Retries", retryText(spec.Retry()), "Overlap", overlapText(spec), "Missed", missedText(spec))
 	d.addIf(spec.RetentionDays > 0, "Retention", plural(spec.RetentionDays, "day"))
 	d.add("Run keys", spec.IdempotencyKeyTemplate)
 }
@@ -238,8 +181,7 @@ func missedText(spec belfry.Spec) string {
 
 func jobWhyCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "why REF",
-		Short: "Explain why a job ran at an instant, or did not, or will",
+		Use: "why REF", Short: "Explain why a job ran at an instant, or did not, or will",
 		Long: `Explain what was decided for an instant of a job and by which rule, or what is
 planned, and what a waiting run waits for.
 
@@ -254,30 +196,24 @@ backfilled run that has not ended, or else the next instant.`,
 	}
 	at := cmd.Flags().String("at", "", "explain this instant, given as `T`")
 	completeFlag(cmd, "at")
-	return f.oneJob(cmd, func(c *cli, ref string) error {
+	return request[belfry.Explanation](func(c *cli, ctx context.Context, ref string) (e belfry.Explanation, err error) {
 		instant := strings.TrimSpace(*at)
 		if _, err := parseMoment(instant, "UTC", c.now()); err != nil && cmd.Flags().Changed("at") {
-			return usagef("--at: %w", err)
+			return e, usagef("--at: %w", err)
 		}
 		if moment, err := parseTimeOrAge(instant, c.now()); err == nil { // The server knows the zone of a wall time.
 			instant = moment.Format(time.RFC3339Nano)
 		}
-		explanation, err := c.ExplainJob(c.ctx, ref, instant)
-		return c.printAnswer(explanation, err, func() { c.showExplanation(explanation) })
-	})
+		return c.ExplainJob(ctx, ref, instant)
+	}).command(f, cmd, (*cli).showExplanation)
 }
 
 func (c *cli) showExplanation(e belfry.Explanation) {
 	c.line("%s\n", escape(e.Sentence))
 	zone := e.Rule.Timezone
-	var d details
-	d.add("Instant", c.absoluteTimeIn(zone, &e.At))
-	d.add("Decision", statusCell(e.Decision))
-	d.add("Reason", e.Reason)
+	d := details{"Instant", c.absoluteTimeIn(zone, &e.At), "Decision", statusCell(e.Decision), "Reason", e.Reason}
 	if run := e.Run; run != nil && run.Status != belfry.RunSkipped {
-		d.add("Run", run.ID)
-		d.add("Attempt", run.Attempt)
-		d.add("Result", resultText(run.HTTPStatus, run.Error))
+		d.add("Run", run.ID, "Attempt", run.Attempt, "Result", resultText(run.HTTPStatus, run.Error))
 	}
 	if e.WaitsFor != nil {
 		d.add("Waits for", c.waitText(*e.WaitsFor, zone))
@@ -286,11 +222,8 @@ func (c *cli) showExplanation(e belfry.Explanation) {
 	if e.Rule.Description != "" {
 		rule += "  (" + e.Rule.Description + ")"
 	}
-	d.add("Schedule", rule)
-	d.add("Revision", e.Revision)
-	d.add("Previous", c.absoluteTimeIn(zone, e.Previous))
-	d.add("Next", c.absoluteTimeIn(zone, e.Next))
-	c.writeRows(d)
+	d.add("Schedule", rule, "Revision", e.Revision, "Previous", c.absoluteTimeIn(zone, e.Previous), "Next", c.absoluteTimeIn(zone, e.Next))
+	c.writeDetails(d)
 }
 
 func (c *cli) waitText(w belfry.Wait, zone string) string {

@@ -2,7 +2,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -13,14 +12,12 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/command"
 	"github.com/belfry-sh/belfry/internal/schedule"
-	"github.com/belfry-sh/belfry/internal/schema"
 )
 
 // gcPercent makes the garbage collector run less often than by default. A node has little
@@ -69,8 +66,7 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 
 func rootCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
-		Use:   "belfry",
-		Short: "Belfry is a job scheduler for one machine or a cluster",
+		Use: "belfry", Short: "Belfry is a job scheduler for one machine or a cluster",
 		Long: `Belfry is a job scheduler for one machine or a cluster.
 
   belfry serve                                      start a server
@@ -89,54 +85,23 @@ key server in ~/.config/belfry/config.yaml names.`,
 		SilenceErrors: true,
 	})
 	f := &connectionFlags{}
-	cmd.AddCommand(serveCommand(), migrateCommand(), runWorkerCommand(f), versionCommand(), jobCommand(f), runCommand(f), deadCommand(f), eventCommand(f), auditCommand(f), forecastCommand(f), fleetCommand(f), channelCommand(f), alertCommand(f), monitorCommand(f), keyCommand(f), secretCommand(f), namespaceCommand(f), scheduleCommand(), verifyWebhookCommand(), benchCommand(), completionCommand(), exitCodesTopic())
+	cmd.AddCommand(
+		serveCommand(), migrateCommand(), runWorkerCommand(f), versionCommand(), scheduleCommand(), importCommand(), verifyWebhookCommand(), benchCommand(),
+		completionCommand(), exitCodesTopic(), loginCommand(f), logoutCommand(f),
+		jobCommand(f), runCommand(f), deadCommand(f), eventCommand(f), auditCommand(f), forecastCommand(f), fleetCommand(f), channelCommand(f), alertCommand(f),
+		monitorCommand(f), keyCommand(f), secretCommand(f), namespaceCommand(f),
+	)
 	cmd.Version = versionText()
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetFlagErrorFunc(flagError)
 	cmd.SetHelpCommand(helpCommand())
-	cmd.AddCommand(importCommand(), loginCommand(f), logoutCommand(f))
 	prepare(cmd)
 	return cmd
 }
 
-// group makes a command that only has subcommands: without one it prints its help.
-func group(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
-	cmd.Args = unknownCommand
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	cmd.SuggestionsMinimumDistance = 2
-	cmd.AddCommand(subcommands...)
-	return cmd
-}
-
-func unknownCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return usagef("unknown command %q for %s; did you mean %s?", args[0], cmd.CommandPath(), cmp.Or(schema.Nearest(args[0], near), near[0]))
-	}
-	return usagef("unknown command %q for %s", args[0], cmd.CommandPath())
-}
-
-// prepare makes a wrong number of arguments a usage error, and stops shells from
-// completing arguments with the names of files, which no command has, in all commands.
-func prepare(cmd *cobra.Command) {
-	if check := cmd.Args; check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error { return asUsage(check(cmd, args)) }
-	}
-	if cmd.ValidArgsFunction == nil && cmd.ValidArgs == nil && !cmd.HasSubCommands() {
-		cmd.ValidArgsFunction = cobra.NoFileCompletions
-	}
-	for _, c := range cmd.Commands() {
-		prepare(c)
-	}
-}
-
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:               "help [command]",
-		Short:             "Help about any command",
-		ValidArgsFunction: completeCommands,
+		Use: "help [command]", Short: "Help about any command", ValidArgsFunction: completeCommands,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			topic, rest, err := cmd.Root().Find(args)
 			if err != nil {
@@ -153,9 +118,7 @@ func helpCommand() *cobra.Command {
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version of belfry and of its time-zone data",
-		Args:  cobra.NoArgs,
+		Use: "version", Short: "Print the version of belfry and of its time-zone data",
 		Run: func(cmd *cobra.Command, _ []string) {
 			fmt.Fprintln(cmd.OutOrStdout(), versionText())
 		},
@@ -174,13 +137,6 @@ func version() string {
 	return "devel"
 }
 
-const noFiles = cobra.ShellCompDirectiveNoFileComp
-
-// completeFlag completes the values of a flag with words; without any, with nothing.
-func completeFlag(cmd *cobra.Command, flag string, words ...cobra.Completion) {
-	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, noFiles)) // The flag exists.
-}
-
 func completeCommands(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	parent, _, err := cmd.Root().Find(args)
 	if err != nil {
@@ -193,51 +149,6 @@ func completeCommands(cmd *cobra.Command, args []string, prefix string) ([]cobra
 		}
 	}
 	return names, noFiles
-}
-
-// completeJobs completes up to maxArgs names of jobs; 0 is any number.
-func (f *connectionFlags) completeJobs(maxArgs int) cobra.CompletionFunc {
-	return f.complete(maxArgs, func(ctx context.Context, c *cli, prefix string) (names []cobra.Completion) {
-		jobs, _, _ := collect(c.Jobs(ctx, belfry.JobFilter{Search: prefix, PageSize: maxPageSize}), maxPageSize) // An error completes nothing.
-		for _, job := range jobs {
-			if job.Name == escape(job.Name) {
-				names = append(names, cobra.CompletionWithDesc(job.Name, escape(scheduleText(job.Spec))))
-			}
-		}
-		return names
-	})
-}
-
-// completeDeadLetters completes up to maxArgs ids of dead letters; 0 is any number.
-func (f *connectionFlags) completeDeadLetters(maxArgs int) cobra.CompletionFunc {
-	return f.complete(maxArgs, func(ctx context.Context, c *cli, _ string) []cobra.Completion {
-		letters, _, _ := collect(c.DeadLetters(ctx, belfry.DeadFilter{PageSize: maxCompletions}), maxCompletions)
-		return mapSlice(letters, func(d belfry.DeadLetter) cobra.Completion {
-			return cobra.CompletionWithDesc(d.ID.String(), shorten(escape(runJobTitle(d.Run)+": "+runDetail(d.Run)), columnWidth))
-		})
-	})
-}
-
-const maxCompletions = 100
-
-// complete completes arguments with what the server lists, except those that are there
-// already. It has little time: somebody waits at a prompt.
-func (f *connectionFlags) complete(maxArgs int, list func(ctx context.Context, c *cli, prefix string) []cobra.Completion) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, prefix string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
-		c, err := f.open(cmd)
-		if err != nil || maxArgs > 0 && len(args) >= maxArgs {
-			return nil, noFiles
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
-		defer cancel()
-		for _, completion := range list(ctx, c, prefix) {
-			word, _, _ := strings.Cut(completion, "\t")
-			if word != "" && strings.HasPrefix(word, prefix) && !slices.Contains(args, word) && len(found) < maxCompletions {
-				found = append(found, completion)
-			}
-		}
-		return found, noFiles
-	}
 }
 
 var shells = []string{"bash", "zsh", "fish", "powershell"}

@@ -105,8 +105,8 @@ func parseManifests(kind manifestKind, file string, content []byte, v *variables
 	documents, all := parseDocuments(file, content)
 	y := &yamlToJSON{file: file, variables: v}
 	for _, document := range documents {
-		nodes, errs := y.nodes(kind, document)
-		all = append(all, errs...)
+		nodes := y.nodes(kind, document)
+		all = append(all, y.takeError()...)
 		for _, n := range nodes {
 			job, errs := y.manifest(n, kind.fields)
 			if raw := job.fields["name"]; len(raw) > 0 && raw[0] == '"' {
@@ -182,8 +182,7 @@ func yamlError(err error, content []byte) (line int, message string) {
 }
 
 func jsonError(file string, content []byte) fileErrors {
-	var value json.RawMessage
-	err := json.Unmarshal(content, &value)
+	err := json.Unmarshal(content, new(json.RawMessage))
 	offset := len(content)
 	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
 		offset = int(syntax.Offset) - 1
@@ -195,32 +194,36 @@ func lineOf(content []byte, offset int) int {
 	return 1 + bytes.Count(content[:max(0, min(offset, len(content)))], []byte("\n"))
 }
 
-func (y *yamlToJSON) nodes(kind manifestKind, document *yaml.Node) ([]*yaml.Node, fileErrors) {
+// nodes are the jobs of a document; none if it is wrong.
+func (y *yamlToJSON) nodes(kind manifestKind, document *yaml.Node) []*yaml.Node {
 	root := resolveAlias(document)
-	if root.Kind == yaml.SequenceNode {
-		return root.Content, nil
+	switch root.Kind {
+	case yaml.SequenceNode:
+		return root.Content
+	case yaml.MappingNode:
+	default:
+		y.fail(root, "must be a %s, a list of %s, or the key %[2]s with a list", kind.one, kind.many)
+		return nil
 	}
-	if root.Kind != yaml.MappingNode {
-		return nil, y.errorf(root, "must be a %s, a list of %s, or the key %[2]s with a list", kind.one, kind.many)
-	}
-	members, err := y.members(root)
-	if err != nil {
-		return nil, err
-	}
+	members := y.members(root)
 	at := slices.IndexFunc(members, func(m yamlMember) bool { return m.name == kind.many })
-	if at < 0 {
-		return []*yaml.Node{root}, nil
+	if at < 0 && y.failed == nil {
+		return []*yaml.Node{root}
 	}
 	for i, m := range members {
 		if i != at {
-			return nil, y.errorf(m.key, "%s is not allowed next to %s", m.name, kind.many)
+			y.fail(m.key, "%s is not allowed next to %s", m.name, kind.many)
 		}
+	}
+	if y.failed != nil {
+		return nil
 	}
 	list := resolveAlias(members[at].value)
 	if list.Kind != yaml.SequenceNode && list.ShortTag() != "!!null" {
-		return nil, y.errorf(list, "%s must be a list", kind.many)
+		y.fail(list, "%s must be a list", kind.many)
+		return nil
 	}
-	return list.Content, nil
+	return list.Content
 }
 
 // manifest reads an object with the fields of a type. Fields that are null are left out.
@@ -231,7 +234,7 @@ func (y *yamlToJSON) manifest(n *yaml.Node, t *schema.Type) (manifest, fileError
 	if object.Kind != yaml.MappingNode {
 		return job, y.errorf(n, "must consist of keys and values, such as %s: ...", t.Names()[0])
 	}
-	list, all := y.members(object)
+	list, all := y.members(object), y.takeError()
 	for _, m := range list {
 		field := t.Field(m.name)
 		y.isText = field != nil && slices.Contains([]schema.Kind{schema.Text, schema.Time, schema.ID, schema.Texts}, field.Kind)

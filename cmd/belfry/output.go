@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"iter"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -55,6 +53,24 @@ func newOutput(cmd *cobra.Command, format string, noColor bool) output {
 	o.clips = isTerminal(cmd.OutOrStdout()) && format != "wide"
 	o.palette.on = o.humanReadable() && !noColor && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(cmd.OutOrStdout())
 	return o
+}
+
+// outputFlags are the flags of commands that print, but use no server.
+type outputFlags struct {
+	format  string
+	noColor bool
+}
+
+func addOutputFlags(cmd *cobra.Command) *outputFlags {
+	f := &outputFlags{}
+	cmd.Flags().StringVarP(&f.format, "output", "o", "table", "output `FORMAT`: "+strings.Join(formats, ", "))
+	cmd.Flags().BoolVar(&f.noColor, "no-color", false, "print without colours [NO_COLOR]")
+	completeFlag(cmd, "output", formats...)
+	return f
+}
+
+func (f *outputFlags) open(cmd *cobra.Command) (output, error) {
+	return newOutput(cmd, f.format, f.noColor), checkFormat(f.format)
 }
 
 // humanReadable reports whether the output is for people and not for programs.
@@ -127,6 +143,9 @@ func printAll[T any](o *output, named int, answers []T, failed error) error {
 // line prints a line of data.
 func (o *output) line(format string, args ...any) { fmt.Fprintf(o.out, format+"\n", args...) }
 
+// jsonLine prints a value as a line of JSON.
+func (o *output) jsonLine(value any) { o.line("%s", escapeJSON(belfry.MustJSON(value))) }
+
 // message prints a line for the user that is not data.
 func (o *output) message(format string, args ...any) { fmt.Fprintf(o.err, format+"\n", args...) }
 
@@ -190,77 +209,6 @@ func isTerminal(stream any) bool {
 	}
 	null, err := os.Stat(os.DevNull)
 	return err != nil || !os.SameFile(info, null)
-}
-
-type listing[T any] struct {
-	noun   string     // plural
-	none   string     // what to say if there are none; REF is the argument
-	filter fieldFlags // nil if there is none
-	list   func(c *cli, args []string, pageSize int) (iter.Seq2[T, error], error)
-	show   func(c *cli, items []T) // as a table
-}
-
-// command completes a command: list, or one that lists something of a job.
-func (l listing[T]) command(f *connectionFlags, cmd *cobra.Command) *cobra.Command {
-	if cmd.Use == "" {
-		cmd.Use, cmd.Aliases, cmd.Args = "list", []string{"ls"}, cobra.NoArgs
-	} else {
-		cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(1), f.completeJobs(1)
-	}
-	limit := addLimitFlag(cmd)
-	return f.command(cmd, func(c *cli, args []string) error { return l.run(c, args, *limit) })
-}
-
-func addLimitFlag(cmd *cobra.Command) *int {
-	return cmd.Flags().Int("limit", 50, "how many to list; 0 lists all")
-}
-
-func (l listing[T]) run(c *cli, args []string, limit int) error {
-	if limit < 0 {
-		return usagef("--limit: %d is negative; 0 lists all", limit)
-	}
-	pageSize := maxPageSize
-	if limit > 0 {
-		pageSize = min(limit+1, maxPageSize) // one more shows whether there are more
-	}
-	seq, err := l.list(c, args, pageSize)
-	if err != nil {
-		return err
-	}
-	items, more, err := collect(seq, limit)
-	if err != nil {
-		return err
-	}
-	err = c.print(items, func() {
-		switch {
-		case len(items) > 0:
-			l.show(c, items)
-		case l.filter != nil && l.filter.changedFlag() != "":
-			c.message("No matching %s.", l.noun)
-		default:
-			c.message("%s", strings.Replace(l.none, "REF", escape(strings.Join(args, " ")), 1))
-		}
-	})
-	if more {
-		c.message("There are more %s. List all with: --limit 0", l.noun)
-	}
-	return err
-}
-
-// collect returns the first items of a sequence and whether there are more; limit 0 is
-// all of them. The list is never nil, so that it is a list in JSON.
-func collect[T any](items iter.Seq2[T, error], limit int) (list []T, more bool, err error) {
-	list = []T{}
-	for item, err := range items {
-		if err != nil {
-			return nil, false, err
-		}
-		if limit > 0 && len(list) == limit {
-			return list, true, nil
-		}
-		list = append(list, item)
-	}
-	return slices.Clip(list), false, nil
 }
 
 // mapSlice applies a function to all items of a list.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -15,29 +14,15 @@ import (
 )
 
 func runCommand(f *connectionFlags) *cobra.Command {
-	return f.add(group(&cobra.Command{
-		Use:     "run",
-		Aliases: []string{"runs"},
-		Short:   "List, show, watch and cancel runs",
-	}, runListCommand(f), runShowCommand(f), runLogCommand(f), runWatchCommand(f), runCancelCommand(f)))
-}
-
-func runListCommand(f *connectionFlags) *cobra.Command {
-	cmd := &cobra.Command{
-		Short: "List the runs of all jobs, or of one, latest first",
-		Example: `  belfry run list --status dead
+	return f.group("run", "runs", "List, show, watch and cancel runs", "",
+		listing[belfry.Run, belfry.RunFilter]{
+			noun: "runs", none: "No runs yet. Run a job now with: belfry job trigger NAME", period: true, find: (*cli).Runs,
+			show: func(c *cli, runs []belfry.Run) { c.runTable(runs, true) },
+		}.command(f, &cobra.Command{
+			Short: "List the runs of all jobs, or of one, latest first",
+			Example: `  belfry run list --status dead
   belfry run list --job report --since 24h --until 1h`,
-	}
-	flags := addFilterFlags[belfry.RunFilter](f, cmd)
-	return listing[belfry.Run]{
-		noun: "runs", none: "No runs yet. Run a job now with: belfry job trigger NAME", filter: flags,
-		list: func(c *cli, _ []string, pageSize int) (iter.Seq2[belfry.Run, error], error) {
-			filter := belfry.RunFilter{JobRunFilter: belfry.JobRunFilter{PageSize: pageSize}}
-			err := flags.decodePeriod(&filter, &filter.Since, &filter.Until)
-			return c.Runs(c.ctx, filter), err
-		},
-		show: func(c *cli, runs []belfry.Run) { c.runTable(runs, true) },
-	}.command(f, cmd)
+		}), runShowCommand(f), runLogCommand(f), runWatchCommand(f), runCancelCommand(f))
 }
 
 // runJobTitle is the name of the job of a run, or its id without one.
@@ -77,8 +62,8 @@ func (c *cli) runTable(runs []belfry.Run, withJobs bool) {
 		if !r.WorkerID.IsZero() {
 			worker = r.WorkerID.String()
 		}
-		row := []any{r.ID, runJobTitle(r), statusCell(r.Status), r.Kind, c.tableTime(r.ScheduledAt), tookText(r), r.Attempt, c.clip(runDetail(r)),
-			r.Revision, c.tableTimeOrNone(r.StartedAt), c.tableTimeOrNone(r.FinishedAt), worker, r.IdempotencyKey}
+		row := []any{r.ID, runJobTitle(r), statusCell(r.Status), r.Kind, r.ScheduledAt, tookText(r), r.Attempt, c.clip(runDetail(r)),
+			r.Revision, r.StartedAt, r.FinishedAt, worker, r.IdempotencyKey}
 		if !withJobs {
 			row = slices.Delete(row, 1, 2)
 		}
@@ -115,38 +100,26 @@ func resultText(status int, failure string) string {
 }
 
 func runShowCommand(f *connectionFlags) *cobra.Command {
-	return f.command(&cobra.Command{
-		Use:     "show ID",
-		Aliases: []string{"get"},
-		Short:   "Show a run with its attempts and its log",
-		Args:    cobra.ExactArgs(1),
-	}, func(c *cli, args []string) error {
-		ids, err := parseRunIDs(args, "run")
-		if err != nil {
-			return err
-		}
-		run, err := c.Run(c.ctx, ids[args[0]])
-		var log string
-		if err == nil {
+	var log string
+	return byID("run", func(c *cli, ctx context.Context, id belfry.ID) (run belfry.Run, err error) {
+		if run, err = c.Run(ctx, id); err == nil {
 			log, err = c.latestLog(run)
 		}
-		return c.printAnswer(run, err, func() {
-			c.showRun(run)
-			c.section("Log", log)
-			c.hintWhy(run)
-		})
+		return run, err
+	}).command(f, &cobra.Command{Use: "show ID", Short: "Show a run with its attempts and its log"}, func(c *cli, run belfry.Run) {
+		c.showRun(run)
+		c.section("Log", log)
+		c.hintWhy(run)
 	})
 }
 
 // parseRunIDs parses the ids of runs; command is the one that lists them.
-func parseRunIDs(texts []string, command string) (map[string]belfry.ID, error) {
-	ids := make(map[string]belfry.ID)
+func parseRunIDs(texts []string, command string) (ids map[string]belfry.ID, err error) {
+	ids = make(map[string]belfry.ID)
 	for _, text := range texts {
-		id, err := belfry.ParseID(text)
-		if err != nil {
-			return nil, usagef("%s; list the ids with: belfry %s list", err, command)
+		if ids[text], err = parseID(text, command); err != nil {
+			return nil, err
 		}
-		ids[text] = id
 	}
 	return ids, nil
 }
@@ -162,33 +135,23 @@ func (c *cli) hintWhy(run belfry.Run) {
 }
 
 func (c *cli) showRun(run belfry.Run) {
-	var d details
-	d.add("Run", run.ID)
-	d.add("Job", runJobTitle(run))
-	d.add("Status", statusCell(run.Status))
-	d.add("Reason", run.Reason)
-	d.add("Kind", run.Kind)
-	d.add("Scheduled", c.absoluteTime(run.ScheduledAt))
-	d.add("Note", run.Note)
+	d := details{
+		"Run", run.ID, "Job", runJobTitle(run), "Status", statusCell(run.Status), "Reason", run.Reason, "Kind", run.Kind,
+		"Scheduled", run.ScheduledAt, "Note", run.Note,
+	}
 	if run.SkippedTo != nil {
 		d.add("Skipped", fmt.Sprintf("%d occurrences until %s", run.SkippedCount, c.absoluteTime(*run.SkippedTo)))
 	}
-	d.addIf(run.Status == belfry.RunRetry, "Next try", c.absoluteTime(run.ReadyAt))
-	d.addIf(run.StartedAt != nil, "Started", c.absoluteTimeIn("UTC", run.StartedAt))
-	d.addIf(run.CancelRequestedAt != nil, "Cancelling", c.absoluteTimeIn("UTC", run.CancelRequestedAt))
-	d.addIf(run.FinishedAt != nil, "Finished", c.absoluteTimeIn("UTC", run.FinishedAt))
-	d.add("Took", tookText(run))
+	d.addIf(run.Status == belfry.RunRetry, "Next try", run.ReadyAt)
+	d.add("Started", run.StartedAt, "Cancelling", run.CancelRequestedAt, "Finished", run.FinishedAt, "Took", tookText(run))
 	addResult(&d, run)
-	c.writeRows(d)
+	c.writeDetails(d)
 	c.section("Output", run.Output)
 	c.showAttempts(run)
 }
 
 func addResult(d *details, run belfry.Run) {
-	d.add("Attempt", run.Attempt)
-	d.add("Revision", run.Revision)
-	d.add("Key", run.IdempotencyKey)
-	d.add("Trace", run.TraceID)
+	d.add("Attempt", run.Attempt, "Revision", run.Revision, "Key", run.IdempotencyKey, "Trace", run.TraceID)
 	d.addIf(run.HTTPStatus != 0, "Response", fmt.Sprintf("HTTP %d", run.HTTPStatus))
 	d.add("Error", run.Error)
 }
@@ -200,7 +163,7 @@ func (c *cli) showAttempts(run belfry.Run) {
 	}
 	c.line("\nFailed attempts")
 	writeTable(&c.output, run.Attempts, []string{"ATTEMPT", "OUTCOME", "STARTED", "TOOK", "DETAIL"}, []string{"WORKER"}, func(a belfry.Attempt) []any {
-		return []any{a.Number, cell{string(a.Outcome), red}, c.tableTime(a.StartedAt), elapsedText(a.FinishedAt.Sub(a.StartedAt)), resultText(a.HTTPStatus, a.Error), a.WorkerID}
+		return []any{a.Number, cell{string(a.Outcome), red}, a.StartedAt, elapsedText(a.FinishedAt.Sub(a.StartedAt)), resultText(a.HTTPStatus, a.Error), a.WorkerID}
 	})
 	for _, a := range run.Attempts {
 		if a.Number != run.Attempt || a.Output != run.Output { // otherwise printed above
@@ -211,14 +174,12 @@ func (c *cli) showAttempts(run belfry.Run) {
 
 func runCancelCommand(f *connectionFlags) *cobra.Command {
 	return f.command(&cobra.Command{
-		Use:   "cancel ID...",
-		Short: "Cancel runs",
+		Use: "cancel ID...", Short: "Cancel runs",
 		Long: `Cancel runs: a waiting run is cancelled at once, a running one when its worker stops
 it, within 7 seconds. The worker aborts an HTTP request, or cancels the context of a
 handler. A run that succeeds nevertheless has succeeded.`,
 		Example: `  belfry run cancel 0197e9a4-9c1c-7d6e-8f0a-3f6f2a1b4c5d
   belfry run watch 0197e9a4-9c1c-7d6e-8f0a-3f6f2a1b4c5d`,
-		Args: cobra.MinimumNArgs(1),
 	}, func(c *cli, args []string) error {
 		ids, err := parseRunIDs(args, "run")
 		if err != nil {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,8 +17,7 @@ import (
 
 func runWatchCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "watch ID | watch --job REF",
-		Short: "Watch a run until it has ended, or the runs of a job",
+		Use: "watch ID | watch --job REF", Short: "Watch a run until it has ended, or the runs of a job",
 		Long: `Watch a run until it has ended, and print every change of its status and what its
 worker logs. The exit code is 0 if it succeeded, and 5 if it is dead, skipped or
 cancelled.
@@ -26,7 +27,7 @@ with exit code 130.`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	job := cmd.Flags().String("job", "", "watch the runs of this job instead")
-	_ = cmd.RegisterFlagCompletionFunc("job", f.completeJobs(0)) // The flag exists.
+	_ = cmd.RegisterFlagCompletionFunc("job", f.complete(false, completeJobs)) // The flag exists.
 	return f.command(cmd, func(c *cli, args []string) error {
 		switch {
 		case (len(args) == 1) == (*job != ""):
@@ -34,11 +35,11 @@ with exit code 130.`,
 		case *job != "":
 			return c.followJob(*job)
 		}
-		ids, err := parseRunIDs(args, "run")
+		id, err := parseID(args[0], "run")
 		if err != nil {
 			return err
 		}
-		run, err := c.followRun(ids[args[0]])
+		run, err := c.followRun(id)
 		if err != nil {
 			return err
 		}
@@ -175,7 +176,8 @@ type runWatcher struct {
 	status   belfry.RunStatus
 	attempt  int
 	attempts int
-	log      logFollower
+	next     belfry.LogQuery // what to read of the log next
+	rest     string          // a line of the log that is not complete
 }
 
 func (w *runWatcher) update(run belfry.Run, prefix string) (changed bool) {
@@ -233,27 +235,20 @@ func (w *runWatcher) printLine(prefix string, status cell, detail string) {
 
 func runLogCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "log ID",
-		Short: "Show what a worker logged in a run",
+		Use: "log ID", Short: "Show what a worker logged in a run",
 		Long: `Show what the handler of a worker wrote to the log of a run, also while it runs; run
 watch prints it as it comes. The newest 64 KiB of each attempt are kept. What HTTP
 targets answer is the output of a run, see: belfry run show.`,
-		Args: cobra.ExactArgs(1),
 	}
 	attempt := cmd.Flags().Int("attempt", 0, "number of the attempt (default the latest that has a log)")
-	return f.command(cmd, func(c *cli, args []string) error {
-		ids, err := parseRunIDs(args, "run")
-		if err != nil {
-			return err
+	return byID("run", func(c *cli, ctx context.Context, id belfry.ID) (belfry.RunLog, error) {
+		return c.RunLog(ctx, id, belfry.LogQuery{Attempt: *attempt})
+	}).command(f, cmd, func(c *cli, log belfry.RunLog) {
+		if log.Text == "" {
+			c.message("There is no log.")
+			return
 		}
-		log, err := c.RunLog(c.ctx, ids[args[0]], belfry.LogQuery{Attempt: *attempt})
-		return c.printAnswer(log, err, func() {
-			if log.Text == "" {
-				c.message("There is no log.")
-				return
-			}
-			c.line("%s", strings.TrimSuffix(cutNotice(log.Offset)+escapeLines(log.Text), "\n"))
-		})
+		c.line("%s", strings.TrimSuffix(cutNotice(log.Offset)+escapeLines(log.Text), "\n"))
 	})
 }
 
@@ -278,27 +273,21 @@ func (c *cli) latestLog(run belfry.Run) (text string, err error) {
 	return cutNotice(log.Offset) + log.Text, err
 }
 
-// logFollower is how far the log of a run was printed.
-type logFollower struct {
-	next belfry.LogQuery // what to read next
-	rest string          // a line that is not complete
-}
-
 // follow prints what is new in the logs of the attempts up to the last one, which has
 // ended or not, in whole lines. It reports whether that was anything.
 func (w *runWatcher) follow(c *cli, run belfry.ID, last int, ended bool) (changed bool, err error) {
-	for l := &w.log; l.next.Attempt > 0 && l.next.Attempt <= last; {
-		log, err := c.RunLog(c.ctx, run, l.next)
+	for w.next.Attempt > 0 && w.next.Attempt <= last {
+		log, err := c.RunLog(c.ctx, run, w.next)
 		if err != nil && belfry.CodeOf(err) != belfry.NotFound { // which a server of an earlier version answers
 			return changed, err
 		}
-		complete := ended || l.next.Attempt < last
-		text := l.rest + cutNotice(log.Offset-l.next.Offset) + log.Text
+		complete := ended || w.next.Attempt < last
+		text := w.rest + cutNotice(log.Offset-w.next.Offset) + log.Text
 		if complete && text != "" {
 			text = strings.TrimSuffix(text, "\n") + "\n"
 		}
 		lines := strings.SplitAfter(text, "\n")
-		l.rest, l.next.Offset = lines[len(lines)-1], max(l.next.Offset, log.NextOffset)
+		w.rest, w.next.Offset = lines[len(lines)-1], max(w.next.Offset, log.NextOffset)
 		for _, line := range lines[:len(lines)-1] {
 			w.printLine("", cell{"log", grey}, strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "    "))
 			changed = true
@@ -306,7 +295,7 @@ func (w *runWatcher) follow(c *cli, run belfry.ID, last int, ended bool) (change
 		if !complete {
 			break
 		}
-		*l = logFollower{next: belfry.LogQuery{Attempt: l.next.Attempt + 1}}
+		w.next, w.rest = belfry.LogQuery{Attempt: w.next.Attempt + 1}, ""
 	}
 	return changed, nil
 }
@@ -314,9 +303,7 @@ func (w *runWatcher) follow(c *cli, run belfry.ID, last int, ended bool) (change
 // updateWithLog is update with the log of the run, each in its place: what an attempt
 // logged comes before the line that it has ended.
 func (w *runWatcher) updateWithLog(c *cli, run belfry.Run) (changed bool, err error) {
-	if w.log.next.Attempt == 0 {
-		w.log.next.Attempt = run.Attempt
-	}
+	w.next.Attempt = cmp.Or(w.next.Attempt, run.Attempt)
 	ended := run.Attempt
 	if run.Status == belfry.RunRunning {
 		ended--

@@ -21,8 +21,7 @@ import (
 
 func scheduleCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
-		Use:   "schedule",
-		Short: "Preview, explain and check schedules, without a server",
+		Use: "schedule", Short: "Preview, explain and check schedules, without a server",
 		Long: `Preview, explain and check schedules. No server is needed.
 
 EXPR is what the field schedule of a job may contain: a cron expression such as
@@ -90,8 +89,7 @@ func (p *preview) error(errs []belfry.FieldError) error {
 
 func scheduleExplainCommand() *cobra.Command {
 	return describeCommand(&cobra.Command{
-		Use:   "explain EXPR",
-		Short: "Describe a schedule in a sentence",
+		Use: "explain EXPR", Short: "Describe a schedule in a sentence",
 		Example: `  belfry schedule explain '0 9 * * MON-FRI'
   belfry schedule explain 'DTSTART:20270301T090000 RRULE:FREQ=MONTHLY;BYDAY=-1FR' --timezone Europe/Paris`,
 	}, func(p *preview, now time.Time, out belfry.Preview, err error) (string, error) {
@@ -106,8 +104,7 @@ func scheduleExplainCommand() *cobra.Command {
 
 func scheduleCheckCommand() *cobra.Command {
 	return describeCommand(&cobra.Command{
-		Use:   "check EXPR",
-		Short: "Check a schedule, and show what is wrong with it",
+		Use: "check EXPR", Short: "Check a schedule, and show what is wrong with it",
 		Long: `Check a schedule as a server would for a new job. The exit code is 0 or, for a
 schedule that a server would refuse, 4; then the error is shown with its column and
 a correct example.`,
@@ -213,8 +210,7 @@ func pointAt(text string, column int) []string {
 
 func scheduleNextCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "next EXPR",
-		Short: "List the next occurrences of a schedule",
+		Use: "next EXPR", Short: "List the next occurrences of a schedule",
 		Long: `List the next occurrences of a schedule: the local time in its time zone, the instant
 in UTC, how far away it is, and a note where a clock change moved, skipped or repeated
 it. Other surprises are printed on standard error.
@@ -234,10 +230,8 @@ after, and the default of after is now.`,
 	}
 	p := addPreviewFlags(cmd)
 	cmd.Flags().Lookup("count").Usage = "how many occurrences to list, at most 1000 (default 5)"
-	format := cmd.Flags().StringP("output", "o", "table", "output `FORMAT`: "+strings.Join(formats, ", "))
-	noColor := cmd.Flags().Bool("no-color", false, "print without colours [NO_COLOR]")
+	print := addOutputFlags(cmd)
 	batch := cmd.Flags().Bool("batch", false, "answer the queries on standard input, one JSON object per line")
-	completeFlag(cmd, "output", formats...)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case *batch && len(args) > 0:
@@ -256,12 +250,12 @@ after, and the default of after is now.`,
 			}
 			return answerQueries(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), time.Now())
 		}
-		if err := checkFormat(*format); err != nil {
+		o, err := print.open(cmd)
+		if err != nil {
 			return err
 		}
 		p.request.Count = 5 // unless the flag sets another
 		out, err := p.run(args[0], time.Now())
-		o := newOutput(cmd, *format, *noColor)
 		return o.printAnswer(out, err, func() { o.showPreview(out, p.request.Count) })
 	}
 	return cmd

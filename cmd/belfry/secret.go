@@ -2,9 +2,9 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
-	"iter"
 	"os"
 	"os/exec"
 	"strings"
@@ -18,35 +18,48 @@ import (
 )
 
 func secretCommand(f *connectionFlags) *cobra.Command {
-	return f.add(group(&cobra.Command{
-		Use:     "secret",
-		Aliases: []string{"secrets"},
-		Short:   "Keep values that jobs use without containing them",
-		Long: `A secret is a value with a name, which is encrypted in the database and never shown.
+	remove := &cobra.Command{Use: "delete NAME", Short: "Delete a secret that no job uses"}
+	force := remove.Flags().Bool("force", false, "delete it although jobs use it: their attempts fail until they are edited")
+	return f.group("secret", "secrets", "Keep values that jobs use without containing them",
+		`A secret is a value with a name, which is encrypted in the database and never shown.
 Jobs of type http use it as {{secret "name"}} in their URL, headers and body.`,
-	}, secretListCommand(f), secretSetCommand(f), secretDeleteCommand(f), reencryptCommand(f)))
+		listing[belfry.Secret, struct{}]{
+			noun: "secrets", none: "No secrets. Create one with: belfry secret set NAME", find: onePage((*cli).Secrets),
+			show: table([]string{"NAME", "UPDATED", "PREVIOUS UNTIL", "ALLOWED HOSTS"}, nil, func(_ *cli, s belfry.Secret) []any {
+				return []any{s.Name, s.UpdatedAt, s.PreviousUntil, s.AllowedHosts}
+			}),
+		}.command(f, &cobra.Command{Short: "List secrets, without their values"}),
+		secretSetCommand(f),
+		f.actCommand(remove, func(c *cli, ctx context.Context, name string) error { return c.DeleteSecret(ctx, name, *force) },
+			func(c *cli, name string) { c.message("Deleted %s.", name) }),
+		request[belfry.Reencryption](reencrypt).command(f, &cobra.Command{
+			Use: "reencrypt", Short: "Encrypt everything anew, after the key file has a new first line",
+			Long: `Encrypt all stored secrets with the first key of --encryption-key-file: those of payloads
+and channels, and named ones. What was stored without a key is encrypted too. When it
+is done, the other lines of the file can go. It may be stopped and started again.`,
+		}, func(c *cli, total belfry.Reencryption) {
+			c.message("Read %d rows, encrypted %d.", total.Read, total.Changed)
+			if total.Failed > 0 {
+				c.message("%d cannot be decrypted and stay as they are: do not remove keys.", total.Failed)
+			}
+		}))
 }
 
-func secretListCommand(f *connectionFlags) *cobra.Command {
-	return listing[belfry.Secret]{
-		noun: "secrets", none: "No secrets. Create one with: belfry secret set NAME",
-		list: func(c *cli, _ []string, _ int) (iter.Seq2[belfry.Secret, error], error) {
-			secrets, err := c.Secrets(c.ctx) // There is one page.
-			return withoutErrors(secrets), err
-		},
-		show: func(c *cli, secrets []belfry.Secret) {
-			writeTable(&c.output, secrets, []string{"NAME", "UPDATED", "PREVIOUS UNTIL", "ALLOWED HOSTS"}, nil, func(s belfry.Secret) []any {
-				return []any{s.Name, c.tableTime(s.UpdatedAt), c.tableTimeOrNone(s.PreviousUntil), strings.Join(s.AllowedHosts, ", ")}
-			})
-		},
-	}.command(f, &cobra.Command{Short: "List secrets, without their values"})
+// reencrypt repeats the request until it has covered everything.
+func reencrypt(c *cli, ctx context.Context, _ string) (total belfry.Reencryption, err error) {
+	for more := true; more; more = total.After != "" {
+		step, err := c.Reencrypt(ctx, total.After)
+		if err != nil {
+			return total, err
+		}
+		total.After, total.Read, total.Changed, total.Failed = step.After, total.Read+step.Read, total.Changed+step.Changed, total.Failed+step.Failed
+	}
+	return total, nil
 }
 
 func secretSetCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "set NAME [-]",
-		Aliases: []string{"rotate"},
-		Short:   "Create a secret, or replace its value",
+		Use: "set NAME [-]", Aliases: []string{"rotate"}, Short: "Create a secret, or replace its value",
 		Long: `Create a secret, or replace its value. The value is typed at the terminal, which does not
 show it, or read from a file or standard input (-), without a line break at its end.
 It is never an argument, which other users of the machine and the shell's history see.
@@ -168,45 +181,4 @@ func (c *cli) typeSecret(name string) (string, error) {
 	case <-c.ctx.Done():
 		return "", c.ctx.Err()
 	}
-}
-
-func secretDeleteCommand(f *connectionFlags) *cobra.Command {
-	cmd := &cobra.Command{Use: "delete NAME", Aliases: []string{"rm"}, Short: "Delete a secret that no job uses", Args: cobra.ExactArgs(1)}
-	force := cmd.Flags().Bool("force", false, "delete it although jobs use it: their attempts fail until they are edited")
-	return f.command(cmd, func(c *cli, args []string) error {
-		if err := c.DeleteSecret(c.ctx, args[0], *force); err != nil {
-			return err
-		}
-		c.message("Deleted %s.", args[0])
-		return nil
-	})
-}
-
-func reencryptCommand(f *connectionFlags) *cobra.Command {
-	return f.command(&cobra.Command{
-		Use:   "reencrypt",
-		Short: "Encrypt everything anew, after the key file has a new first line",
-		Long: `Encrypt all stored secrets with the first key of --encryption-key-file: those of payloads
-and channels, and named ones. What was stored without a key is encrypted too. When it
-is done, the other lines of the file can go. It may be stopped and started again.`,
-		Args: cobra.NoArgs,
-	}, func(c *cli, _ []string) error {
-		var total belfry.Reencryption
-		for {
-			step, err := c.Reencrypt(c.ctx, total.After)
-			if err != nil {
-				return err
-			}
-			total.After, total.Read, total.Changed, total.Failed = step.After, total.Read+step.Read, total.Changed+step.Changed, total.Failed+step.Failed
-			if total.After == "" {
-				break
-			}
-		}
-		return c.printAnswer(total, nil, func() {
-			c.message("Read %d rows, encrypted %d.", total.Read, total.Changed)
-			if total.Failed > 0 {
-				c.message("%d cannot be decrypted and stay as they are: do not remove keys.", total.Failed)
-			}
-		})
-	})
 }

@@ -142,22 +142,21 @@ const bulkBatch = 500
 func newJobSelection(f *connectionFlags, cmd *cobra.Command, action belfry.Action, past string) *selection {
 	s := &selection{noun: "job", verb: string(action), past: past}
 	cmd.Use = string(action) + " REF... | --FILTER"
-	cmd.ValidArgsFunction = f.completeJobs(0)
 	s.addFlags(cmd, addFilterFlags[belfry.JobFilter](f, cmd))
 	return s
 }
 
 // run acts on the jobs: each by its name, or all that match. With oneByOne, jobs that
 // match are changed like named ones, since no bulk action does the same.
-func (s *selection) run(c *cli, args []string, oneByOne bool, each func(ref string) (actionResult, error)) error {
+func (s *selection) run(c *cli, args []string, oneByOne bool, each jobAction) error {
 	matched, err := s.usesFilter(c, args)
+	var filter belfry.JobFilter
 	switch {
 	case err != nil:
 		return err
 	case !matched:
-		return s.runNamed(c, args, each)
+		return s.runNamed(c, args, func(ref string) (actionResult, error) { return each(c, ref) })
 	}
-	var filter belfry.JobFilter
 	if err := s.filter.decode(&filter); err != nil {
 		return err
 	}
@@ -167,7 +166,7 @@ func (s *selection) run(c *cli, args []string, oneByOne bool, each func(ref stri
 		if err != nil {
 			return err
 		}
-		return s.runMatched(c, len(jobs), func() (belfry.BulkResult, error) { return actOneByOne(jobs, each) })
+		return s.runMatched(c, len(jobs), func() (belfry.BulkResult, error) { return each.oneByOne(c, jobs) })
 	}
 	request := belfry.Bulk{Action: belfry.Action(s.verb), Filter: filter, All: s.all, DryRun: true}
 	found, err := c.bulk(request)
@@ -207,10 +206,10 @@ func (s *selection) runMatched(c *cli, matched int, act func() (belfry.BulkResul
 	return exitError{errReported, exitRefused}
 }
 
-func actOneByOne(jobs []belfry.Job, each func(ref string) (actionResult, error)) (belfry.BulkResult, error) {
+func (each jobAction) oneByOne(c *cli, jobs []belfry.Job) (belfry.BulkResult, error) {
 	done := belfry.BulkResult{Matched: len(jobs), Failed: []belfry.BulkFailure{}}
 	for _, job := range jobs {
-		_, err := each(job.ID.String())
+		_, err := each(c, job.ID.String())
 		if err == nil {
 			done.Done++
 			continue

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -30,8 +31,7 @@ func serveCommand() *cobra.Command {
 	level := "info"
 	commands := ""
 	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Run a node: API, scheduler and workers in one process",
+		Use: "serve", Short: "Run a node: API, scheduler and workers in one process",
 		Long: `Run a node. Without flags it is a complete Belfry for this machine: API, scheduler
 and workers with an embedded SQLite database, reachable from this machine only.
 
@@ -40,20 +40,12 @@ same PostgreSQL database (15 or newer).
 
 Every flag can also be set by the environment variable in brackets. A variable that
 begins with BELFRY_ and is unknown is ignored with a warning.`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			warnings, err := setFromEnvironment(cmd, os.Environ())
-			if err != nil {
-				return err
-			}
-			log, err := newLog(cmd.ErrOrStderr(), format, level)
+			log, err := openLog(cmd, &format, &level)
 			if err != nil {
 				return err
 			}
 			slog.SetDefault(log) // Libraries that log to the standard logger do so in the same format.
-			for _, warning := range warnings {
-				log.Warn(warning)
-			}
 			if commands != "" {
 				if c.Commands, err = command.Load(commands); err != nil {
 					return err
@@ -168,19 +160,29 @@ func logsJSON(args []string) bool {
 	return *format == logJSON
 }
 
-func newLog(w io.Writer, format, level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level: %q is not one of debug, info, warn, error", level)
+// openLog sets the flags of a command that are in the environment, and opens its log.
+func openLog(cmd *cobra.Command, format, level *string) (*slog.Logger, error) {
+	warnings, err := setFromEnvironment(cmd, os.Environ())
+	if err != nil {
+		return nil, err
 	}
-	o := &slog.HandlerOptions{Level: l}
-	switch format {
+	o := &slog.HandlerOptions{Level: new(slog.Level)}
+	if err := o.Level.(*slog.Level).UnmarshalText([]byte(*level)); err != nil {
+		return nil, fmt.Errorf("--log-level: %q is not one of debug, info, warn, error", *level)
+	}
+	var handler slog.Handler = slog.NewTextHandler(cmd.ErrOrStderr(), o)
+	switch *format {
 	case "text":
-		return slog.New(slog.NewTextHandler(w, o)), nil
 	case logJSON:
-		return slog.New(slog.NewJSONHandler(w, o)), nil
+		handler = slog.NewJSONHandler(cmd.ErrOrStderr(), o)
+	default:
+		return nil, fmt.Errorf("--log-format: %q is not one of text, json", *format)
 	}
-	return nil, fmt.Errorf("--log-format: %q is not one of text, json", format)
+	log := slog.New(handler)
+	for _, warning := range warnings {
+		log.Warn(warning)
+	}
+	return log, nil
 }
 
 // printBootstrapKey shows the key that the first start has made, once and not in the log.
@@ -333,4 +335,48 @@ func unknownVariable(name string, known []string) string {
 		return fmt.Sprintf("environment variable %s is unknown and ignored; did you mean %s?", name, environmentPrefix+near)
 	}
 	return fmt.Sprintf("environment variable %s is unknown and ignored; belfry serve --help lists those that are known", name)
+}
+
+func migrateCommand() *cobra.Command {
+	var address string
+	var check bool
+	cmd := &cobra.Command{
+		Use: "migrate", Short: "Bring the schema of a PostgreSQL database up to date",
+		Long: `Bring the schema of a PostgreSQL database up to date, and end. A node does the same when
+it starts; use this to migrate as another role than the one that nodes have, which then
+needs no rights to change the schema. See docs/database.md for the grants.`,
+		Example: "  belfry migrate --database-url postgres://belfry_owner@db.example.com/belfry --check",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if address == "" {
+				address = os.Getenv(environmentName("database-url"))
+			}
+			if address == "" {
+				return usagef("--database-url is required: the embedded database is migrated when a node starts")
+			}
+			before, missing, err := node.Migrate(cmd.Context(), address, check)
+			if err != nil {
+				return fmt.Errorf("--database-url: %w", err)
+			}
+			verb := "applied"
+			if check {
+				verb = "would apply"
+			}
+			out := cmd.OutOrStdout()
+			for _, file := range missing {
+				fmt.Fprintln(out, verb, path.Base(file))
+			}
+			switch after := before + len(missing); {
+			case len(missing) == 0:
+				fmt.Fprintf(out, "The schema is up to date, at version %d.\n", before)
+			case check:
+				fmt.Fprintf(out, "The schema is at version %d and would be at %d.\n", before, after)
+			default:
+				fmt.Fprintf(out, "The schema was at version %d and is at %d.\n", before, after)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&address, "database-url", "", "`URL` of the database, as postgres://user:password@host/database [BELFRY_DATABASE_URL]")
+	cmd.Flags().BoolVar(&check, "check", false, "say what would be done, and change nothing")
+	return cmd
 }

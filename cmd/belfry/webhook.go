@@ -23,8 +23,7 @@ func verifyWebhookCommand() *cobra.Command {
 	var tolerance time.Duration
 	header := http.Header{}
 	cmd := &cobra.Command{
-		Use:   "verify-webhook --secret-file FILE",
-		Short: "Check the signature of a callback, without a server",
+		Use: "verify-webhook --secret-file FILE", Short: "Check the signature of a callback, without a server",
 		Long: `Check the signature of a request that Belfry, or anybody else who signs as Standard
 Webhooks describes, has sent. The request is read from standard input as it came over the
 network: request line, headers, a blank line and the body. With --id, --timestamp and
@@ -37,7 +36,6 @@ No server is needed.
   belfry verify-webhook --secret-file hooks.key --id "$ID" --timestamp "$TIME" --signature "$SIGNATURE" < body.json
 
 The exit code is 0 for a valid request, and 4 for one to refuse.`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if secretFile == "" {
 				return usagef("--secret-file is required: a file with the key, as whsec_ and base64")

@@ -22,26 +22,17 @@ func runWorkerCommand(f *connectionFlags) *cobra.Command {
 	var queues []string
 	concurrency, drain := 10, 30*time.Second
 	cmd := &cobra.Command{
-		Use:   "worker",
-		Short: "Run commands of jobs on this machine, for a server elsewhere",
+		Use: "worker", Short: "Run commands of jobs on this machine, for a server elsewhere",
 		Long: `Run a worker for jobs of type command. It claims runs from a server over HTTP, and
 executes only the commands that the file names, within the bounds that the file sets;
 the server cannot change them. See docs/commands.md for the file.
 
 The file is read when the worker starts.`,
 		Example: "  belfry worker --commands commands.yaml --server https://belfry.example.com --key-file worker.key",
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			warnings, err := setFromEnvironment(cmd, os.Environ())
+			log, err := openLog(cmd, &format, &level)
 			if err != nil {
 				return err
-			}
-			log, err := newLog(cmd.ErrOrStderr(), format, level)
-			if err != nil {
-				return err
-			}
-			for _, warning := range warnings {
-				log.Warn(warning)
 			}
 			switch {
 			case path == "":

@@ -27,6 +27,7 @@ type yamlToJSON struct {
 	variables  *variables      // nil: of no interest
 	expanded   map[string]bool // paths of values that have variables
 	wrong      fileErrors      // variables that cannot be substituted
+	failed     fileErrors      // the first error of a node, after which the rest of it is not converted
 	lines      map[string]int  // of every path, such as payload.headers.Accept or tags[2]
 	isText     bool            // scalars are strings, however YAML understands them
 	aliasNodes int             // nodes that were reached through aliases
@@ -38,6 +39,18 @@ func (y *yamlToJSON) errorf(n *yaml.Node, format string, args ...any) fileErrors
 	return fileErrors{{y.file, max(n.Line, 1), fmt.Sprintf(format, args...)}}
 }
 
+func (y *yamlToJSON) fail(n *yaml.Node, format string, args ...any) {
+	if y.failed == nil {
+		y.failed = y.errorf(n, format, args...)
+	}
+}
+
+// takeError returns the error of a node, so that the next one can be converted.
+func (y *yamlToJSON) takeError() (err fileErrors) {
+	err, y.failed = y.failed, nil
+	return err
+}
+
 func resolveAlias(n *yaml.Node) *yaml.Node {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -47,10 +60,13 @@ func resolveAlias(n *yaml.Node) *yaml.Node {
 
 // convert returns the JSON of a node.
 func (y *yamlToJSON) convert(n *yaml.Node, path string) (string, fileErrors) {
-	leave, errs := y.enter(n, n.Kind == yaml.AliasNode)
-	defer leave()
-	if errs != nil {
-		return "", errs
+	return y.value(n, path), y.takeError()
+}
+
+func (y *yamlToJSON) value(n *yaml.Node, path string) string {
+	defer y.enter(n, n.Kind == yaml.AliasNode)()
+	if y.failed != nil {
+		return ""
 	}
 	at := n
 	n = resolveAlias(n)
@@ -59,23 +75,34 @@ func (y *yamlToJSON) convert(n *yaml.Node, path string) (string, fileErrors) {
 	}
 	switch tag := n.ShortTag(); {
 	case n.Kind == yaml.MappingNode && tag == "!!map":
-		return y.object(n, path)
+		items := mapSlice(y.members(n), func(m yamlMember) string {
+			y.lines[path+"."+m.name] = m.key.Line
+			return jsontext.Quote(m.name) + ":" + y.value(m.value, path+"."+m.name)
+		})
+		return "{" + strings.Join(items, ",") + "}"
 	case n.Kind == yaml.SequenceNode && tag == "!!seq":
-		return y.array(n, path)
+		items := make([]string, len(n.Content))
+		for i, item := range n.Content {
+			at := fmt.Sprintf("%s[%d]", path, i)
+			y.lines[at] = item.Line
+			items[i] = y.value(item, at)
+		}
+		return "[" + strings.Join(items, ",") + "]"
 	case n.Kind == yaml.MappingNode || n.Kind == yaml.SequenceNode:
-		return "", y.errorf(n, "the tag %s is not supported", tag)
+		y.fail(n, "the tag %s is not supported", tag)
+		return ""
 	case y.isText && tag != "!!null":
-		return jsontext.Quote(n.Value), nil
+		return jsontext.Quote(n.Value)
 	}
 	value, err := scalarJSON(n)
 	if err != nil {
-		return "", y.errorf(at, "%s", err)
+		y.fail(at, "%s", err)
 	}
-	return value, nil
+	return value
 }
 
 // enter refuses a node beyond the limits. The caller leaves it in any case.
-func (y *yamlToJSON) enter(n *yaml.Node, isAlias bool) (leave func(), err fileErrors) {
+func (y *yamlToJSON) enter(n *yaml.Node, isAlias bool) (leave func()) {
 	depth, inAlias := y.depth, y.inAlias
 	y.depth, y.inAlias = depth+1, inAlias || isAlias
 	if y.inAlias {
@@ -83,43 +110,11 @@ func (y *yamlToJSON) enter(n *yaml.Node, isAlias bool) (leave func(), err fileEr
 	}
 	switch {
 	case y.inAlias && y.aliasNodes > maxAliasNodes:
-		err = y.errorf(n, "the aliases of the file stand for more than %d values", maxAliasNodes)
+		y.fail(n, "the aliases of the file stand for more than %d values", maxAliasNodes)
 	case y.depth > maxNesting:
-		err = y.errorf(resolveAlias(n), "is nested deeper than %d levels", maxNesting)
+		y.fail(resolveAlias(n), "is nested deeper than %d levels", maxNesting)
 	}
-	return func() { y.depth, y.inAlias = depth, inAlias }, err
-}
-
-func (y *yamlToJSON) array(n *yaml.Node, path string) (string, fileErrors) {
-	var items []string
-	for i, item := range n.Content {
-		at := fmt.Sprintf("%s[%d]", path, i)
-		y.lines[at] = item.Line
-		value, err := y.convert(item, at)
-		if err != nil {
-			return "", err
-		}
-		items = append(items, value)
-	}
-	return "[" + strings.Join(items, ",") + "]", nil
-}
-
-func (y *yamlToJSON) object(n *yaml.Node, path string) (string, fileErrors) {
-	members, err := y.members(n)
-	if err != nil {
-		return "", err
-	}
-	var items []string
-	for _, m := range members {
-		at := path + "." + m.name
-		y.lines[at] = m.key.Line
-		value, err := y.convert(m.value, at)
-		if err != nil {
-			return "", err
-		}
-		items = append(items, jsontext.Quote(m.name)+":"+value)
-	}
-	return "{" + strings.Join(items, ",") + "}", nil
+	return func() { y.depth, y.inAlias = depth, inAlias }
 }
 
 type yamlMember struct {
@@ -128,26 +123,24 @@ type yamlMember struct {
 	value *yaml.Node
 }
 
-// members lists the members of a mapping, its own before those that are merged in.
-func (y *yamlToJSON) members(n *yaml.Node) ([]yamlMember, fileErrors) {
-	var own, merged []yamlMember
+// members lists the members of a mapping, its own before those that are merged in; none
+// if the mapping is wrong.
+func (y *yamlToJSON) members(n *yaml.Node) (own []yamlMember) {
+	var merged []yamlMember
 	lines := make(map[string]int)
-	for i := 0; i+1 < len(n.Content); i += 2 {
+	for i := 0; i+1 < len(n.Content) && y.failed == nil; i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if key.ShortTag() == "!!merge" {
-			more, err := y.merge(value)
-			if err != nil {
-				return nil, err
-			}
-			merged = append(merged, more...)
+			merged = append(merged, y.merge(value)...)
 			continue
 		}
 		name := resolveAlias(key)
-		if name.Kind != yaml.ScalarNode {
-			return nil, y.errorf(key, "a key must be a string")
-		}
-		if line, exists := lines[name.Value]; exists {
-			return nil, y.errorf(key, "%s is duplicated; first in line %d", name.Value, line)
+		line, exists := lines[name.Value]
+		switch {
+		case name.Kind != yaml.ScalarNode:
+			y.fail(key, "a key must be a string")
+		case exists:
+			y.fail(key, "%s is duplicated; first in line %d", name.Value, line)
 		}
 		lines[name.Value] = key.Line
 		own = append(own, yamlMember{name.Value, key, value})
@@ -158,31 +151,30 @@ func (y *yamlToJSON) members(n *yaml.Node) ([]yamlMember, fileErrors) {
 			own = append(own, m)
 		}
 	}
-	return own, nil
+	if y.failed != nil {
+		return nil
+	}
+	return own
 }
 
 // merge lists the members of a mapping, or of several, of which the first wins.
-func (y *yamlToJSON) merge(value *yaml.Node) (all []yamlMember, errs fileErrors) {
-	leave, errs := y.enter(value, true)
-	defer leave()
-	if errs != nil {
-		return nil, errs
-	}
+func (y *yamlToJSON) merge(value *yaml.Node) (all []yamlMember) {
+	defer y.enter(value, true)()
 	mappings := []*yaml.Node{value}
 	if list := resolveAlias(value); list.Kind == yaml.SequenceNode {
 		mappings = list.Content
 	}
 	for _, m := range mappings {
-		if resolveAlias(m).Kind != yaml.MappingNode {
-			return nil, y.errorf(m, "<< can only merge mappings")
+		switch {
+		case y.failed != nil:
+			return nil
+		case resolveAlias(m).Kind != yaml.MappingNode:
+			y.fail(m, "<< can only merge mappings")
+		default:
+			all = append(all, y.members(resolveAlias(m))...)
 		}
-		more, err := y.members(resolveAlias(m))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, more...)
 	}
-	return all, nil
+	return all
 }
 
 func scalarJSON(n *yaml.Node) (string, error) {
@@ -256,12 +248,22 @@ func (r *nodeReader) value() *yaml.Node {
 	offset := int(r.json.InputOffset())
 	r.line += bytes.Count(r.content[r.offset:offset], []byte("\n"))
 	r.offset = offset
-	n := &yaml.Node{Kind: yaml.ScalarNode, Line: r.line}
+	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null", Line: r.line}
 	switch v := token.(type) {
 	case json.Delim:
-		r.collection(n, v)
+		n.Kind, n.Tag, n.Value = yaml.SequenceNode, "!!seq", ""
+		if v == '{' {
+			n.Kind, n.Tag = yaml.MappingNode, "!!map"
+		}
+		for r.json.More() {
+			n.Content = append(n.Content, r.value()) // Keys are tokens like other strings.
+		}
+		if len(n.Content) == 0 {
+			n.Style = yaml.FlowStyle
+		}
+		_, _ = r.json.Token() // the closing bracket
 	case string:
-		n.Tag, n.Value, n.Style = "!!str", v, stringStyle(v)
+		return textNode(v, r.line)
 	case json.Number:
 		n.Tag, n.Value = "!!int", v.String()
 		if strings.ContainsAny(n.Value, ".eE") {
@@ -269,24 +271,12 @@ func (r *nodeReader) value() *yaml.Node {
 		}
 	case bool:
 		n.Tag, n.Value = "!!bool", fmt.Sprint(v)
-	default:
-		n.Tag, n.Value = "!!null", "null"
 	}
 	return n
 }
 
-func (r *nodeReader) collection(n *yaml.Node, open json.Delim) {
-	n.Kind, n.Tag = yaml.SequenceNode, "!!seq"
-	if open == '{' {
-		n.Kind, n.Tag = yaml.MappingNode, "!!map"
-	}
-	for r.json.More() {
-		n.Content = append(n.Content, r.value()) // Keys are tokens like other strings.
-	}
-	if len(n.Content) == 0 {
-		n.Style = yaml.FlowStyle
-	}
-	_, _ = r.json.Token() // the closing bracket
+func textNode(s string, line int) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s, Style: stringStyle(s), Line: line}
 }
 
 var (
