@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"fmt"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -180,6 +181,7 @@ func (c *cron) countDays(from, end int64) (n int64) {
 // on, and H(0-29) and H(0-29)/10 keep to the range. Parse accepts the result. A text
 // without an H is returned unchanged.
 func Resolve(text string, id [16]byte) (resolved string, changed bool, err error) {
+	defer catch(&err)
 	if !strings.ContainsAny(text, "hH") {
 		return text, false, nil
 	}
@@ -199,19 +201,14 @@ func Resolve(text string, id [16]byte) (resolved string, changed bool, err error
 			continue
 		}
 		if layout == nil {
-			return "", false, errorAt(w.pos, cronExample, "H is only allowed in a cron expression of 5, 6 or 7 fields")
-		}
-		field, err := resolveField(layout[i], w, id)
-		if err != nil {
-			return "", false, err
+			panic(errorAt(w.pos, cronExample, "H is only allowed in a cron expression of 5, 6 or 7 fields"))
 		}
 		b.WriteString(text[copied:w.pos])
-		b.WriteString(field)
+		b.WriteString(resolveField(layout[i], w, id))
 		copied = w.pos + len(w.text)
-		changed = true
 	}
 	b.WriteString(text[copied:])
-	return b.String(), changed, nil
+	return b.String(), copied > 0, nil
 }
 
 // containsH reports whether a field contains an H that is not part of a name.
@@ -227,46 +224,35 @@ func containsH(field string) bool {
 	return false
 }
 
-func resolveField(f *cronField, w word, id [16]byte) (string, error) {
+func resolveField(f *cronField, w word, id [16]byte) string {
 	p := &fieldParser{field: f, itemAt: w.pos}
 	var items []string
 	for item := range strings.SplitSeq(w.text, ",") {
 		p.scanner = scanner{text: item}
 		resolved := item
 		if p.accept('H') {
-			var err error
-			if resolved, err = p.parseHash(id); err != nil {
-				return "", err
-			}
+			resolved = p.parseHash(id)
 		} else if containsH(item) {
-			return "", p.errorAt(0, "H must begin a list item, as in H, H/2 or H(1-5)")
+			panic(p.errorAt(0, "H must begin a list item, as in H, H/2 or H(1-5)"))
 		}
 		items = append(items, resolved)
 		p.itemAt += len(item) + 1
 	}
-	return strings.Join(items, ","), nil
+	return strings.Join(items, ",")
 }
 
 // parseHash parses what follows an H and returns the item that replaces it.
-func (p *fieldParser) parseHash(id [16]byte) (string, error) {
+func (p *fieldParser) parseHash(id [16]byte) string {
 	f := p.field
 	if f.hashHigh == 0 {
-		return "", p.errorAt(0, "there is no H for years")
+		panic(p.errorAt(0, "there is no H for years"))
 	}
 	low, high := f.low, f.hashHigh
 	if p.accept('(') {
-		var err error
-		if low, high, err = p.parseHashRange(); err != nil {
-			return "", err
-		}
+		low, high = p.parseHashRange()
 	}
-	step, err := p.parseStep(0)
-	if err == nil {
-		err = p.expectEnd()
-	}
-	if err != nil {
-		return "", err
-	}
+	step := p.parseStep(0)
+	p.expectEnd()
 	choices := high - low + 1
 	if choices <= 0 {
 		choices += f.size() // across the end of the range
@@ -279,26 +265,22 @@ func (p *fieldParser) parseHash(id [16]byte) (string, error) {
 		value -= f.size()
 	}
 	if step == 0 {
-		return strconv.Itoa(value), nil
+		return strconv.Itoa(value)
 	}
-	return strconv.Itoa(value) + "-" + strconv.Itoa(high) + "/" + strconv.Itoa(step), nil
+	return fmt.Sprintf("%d-%d/%d", value, high, step)
 }
 
-func (p *fieldParser) parseHashRange() (low, high int, err error) {
+func (p *fieldParser) parseHashRange() (low, high int) {
 	start := p.pos
-	if low, err = p.parseValue(); err != nil {
-		return 0, 0, err
-	}
+	low = p.parseValue()
 	if !p.accept('-') {
-		return 0, 0, p.errorAt(p.pos, "the range after H has the form (a-b)")
+		panic(p.errorAt(p.pos, "the range after H has the form (a-b)"))
 	}
-	if high, err = p.parseValue(); err != nil {
-		return 0, 0, err
-	}
+	high = p.parseValue()
 	if !p.accept(')') {
-		return 0, 0, p.errorAt(p.pos, "a parenthesis is missing after %q", p.text[start:p.pos])
+		panic(p.errorAt(p.pos, "a parenthesis is missing after %q", p.text[start:p.pos]))
 	}
-	return low, high, nil
+	return low, high
 }
 
 // fieldHash is the FNV-1a hash of an id and a number.
