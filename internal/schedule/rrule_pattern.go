@@ -4,15 +4,18 @@ import "slices"
 
 // rrulePattern is a rule without its bounds: all wall times that it would name. Only
 // its phase depends on DTSTART.
+//
+// A date is a day that matches all day parts of the rule, and an element a time of day of
+// the rule on a date. The rule names the elements that lie in one of its periods, with
+// INTERVAL=2 in every second one, or those of them that BYSETPOS chooses.
 type rrulePattern struct {
 	freq         frequency
 	interval     int64
 	dates        [4][7]daySet  // by kind of year
 	everyDay     bool          // every day is a date
+	times        timeSet       // of day
 	origin       int64         // the number of a period of the rule; for HOURLY and finer, its first second
-	times        timeSet       // in a day, or in a unit
 	setPos       *setPositions // what BYSETPOS chooses in a period, or nil
-	chosen       []int         // what it chooses of times, in order, if a period is no longer than a day
 	neverMatches bool          // it chooses nothing
 
 	weekStart int64 // a day on which a week begins
@@ -23,6 +26,7 @@ type rrulePattern struct {
 	unit          int64    // seconds in an hour, a minute or a second
 	step          int64    // seconds from one unit of the rule to the next
 	unitTimes     *timeSet // the starts of the units that BYHOUR, BYMINUTE and BYSECOND allow; nil for all
+	unitLen       int      // elements in a unit
 	residues      []uint64 // bit n: a unit time is n units after a multiple of step; or nil
 	residueCounts []int32  // how many unit times are; only while COUNT is computed
 }
@@ -52,6 +56,11 @@ func newRRulePattern(r *rrule, start int64, b *budget) rrulePattern {
 	hours := choose(r.hours, second/3600, r.freq < hourly) & (1<<24 - 1)
 	minutes := choose(r.minutes, second/60%60, r.freq < minutely)
 	seconds := choose(r.seconds, second%60, r.freq < secondly)
+	if p.setPos != nil && r.freq >= daily {
+		hours, minutes, seconds = p.chooseTimes(hours, minutes, seconds)
+	}
+	p.times = newTimeSet(hours, minutes, seconds)
+	units := p.times // the units of a day, by their starts
 	switch r.freq {
 	case yearly:
 		p.origin = int64(year)
@@ -60,34 +69,58 @@ func newRRulePattern(r *rrule, start int64, b *budget) rrulePattern {
 	case daily:
 		p.origin = day
 	case hourly:
-		p.unit, p.times = 3600, newTimeSet(1, minutes, seconds)
-		minutes, seconds = 1, 1
+		p.unit, units = 3600, newTimeSet(hours, 1, 1)
 	case minutely:
-		p.unit, p.times = 60, newTimeSet(1, 1, seconds)
-		seconds = 1
+		p.unit, units = 60, newTimeSet(hours, minutes, 1)
 	case secondly:
-		p.unit, p.times = 1, newTimeSet(1, 1, 1)
+		p.unit = 1
 	}
-	if r.freq < hourly {
-		p.times = newTimeSet(hours, minutes, seconds)
-		if r.freq == daily {
-			p.chosen = p.setPos.all(p.times.len)
-		}
+	if r.freq < daily {
 		p.neverMatches = p.setPos.selectsNone(p.mostDates(len(r.weekdays)) * p.times.len)
-		return p
 	}
-	p.chosen = p.setPos.all(p.times.len)
-	p.neverMatches = p.setPos != nil && len(p.chosen) == 0
-	p.origin = start - floorMod(start, p.unit)
-	p.step = p.unit * p.interval
-	if r.limitsTimeOfDay() {
-		within := newTimeSet(hours, minutes, seconds)
-		p.unitTimes = &within
-	}
-	if p.unitTimes != nil && p.interval > 1 && p.step < secondsPerDay {
-		p.setResidues()
+	if p.unit > 0 {
+		p.unitLen = p.times.len / units.len
+		p.origin = start - floorMod(start, p.unit)
+		p.step = p.unit * p.interval
+		if r.limitsTimeOfDay() {
+			p.unitTimes = &units
+		}
+		if p.unitTimes != nil && p.interval > 1 && p.step < secondsPerDay {
+			p.setResidues()
+		}
 	}
 	return p
+}
+
+// chooseTimes applies BYSETPOS to the times of a rule of days or less, whose periods all
+// have the same ones. It leaves them as they are if what it chooses is not every hour
+// with every minute with every second of three sets.
+func (p *rrulePattern) chooseTimes(hours, minutes, seconds uint64) (_, _, _ uint64) {
+	sets := [3]uint64{hours, minutes, seconds}
+	for i := range p.freq - daily {
+		sets[i] = 1
+	}
+	period, n := newTimeSet(sets[0], sets[1], sets[2]), 0
+	var chosen [3]uint64
+	for i := p.setPos.next(0, period.len); i >= 0; i = p.setPos.next(i+1, period.len) {
+		t := period.nth(i)
+		chosen[0], chosen[1], chosen[2] = chosen[0]|1<<(t/3600), chosen[1]|1<<(t/60%60), chosen[2]|1<<(t%60)
+		n++
+	}
+	p.neverMatches = n == 0
+	if newTimeSet(chosen[0], chosen[1], chosen[2]).len != n || n == 0 {
+		return hours, minutes, seconds
+	}
+	p.setPos = nil
+	switch p.freq {
+	case daily:
+		return chosen[0], chosen[1], chosen[2]
+	case hourly:
+		return hours, chosen[1], chosen[2]
+	case minutely:
+		return hours, minutes, chosen[2]
+	}
+	return hours, minutes, seconds
 }
 
 // withStartDate returns the rule with the day parts that it takes from DTSTART if it
@@ -111,34 +144,55 @@ func (r *rrule) withStartDate(start int64) *rrule {
 }
 
 // nextMatch returns the first wall time from one on and not after a limit, or never.
-func (p *rrulePattern) nextMatch(from, limit int64) (wall int64) {
-	switch {
-	case from > limit || p.neverMatches:
-		return never
-	case p.unit > 0:
-		wall = p.nextInUnit(from, limit)
-	case p.setPos != nil:
-		wall = p.nextBySetPos(from, limit)
-	default:
-		wall = p.nextOnDay(from, limit)
+func (p *rrulePattern) nextMatch(from, limit int64) int64 {
+	for from <= limit && !p.neverMatches {
+		wall, begin, end := p.nextInPeriod(from, limit)
+		if p.setPos != nil && wall != never {
+			p.budget.spend(2)
+			n := p.setPos.next(int(p.countElements(begin, max(begin, from))), int(p.countElements(begin, end)))
+			if n < 0 {
+				from = end
+				continue
+			}
+			wall = p.nthElement(begin, n)
+		}
+		if wall > limit {
+			return never
+		}
+		return wall
 	}
-	if wall > limit {
-		return never
-	}
-	return wall
+	return never
 }
 
 func (p *rrulePattern) hasWall(wall int64) bool { return p.nextMatch(wall, wall) == wall }
 
-// nextOnDay is nextMatch for rules of days and longer periods.
-func (p *rrulePattern) nextOnDay(from, limit int64) int64 {
+// nextInPeriod returns the first element from a wall time on and not after a limit that
+// lies in a period of the rule, and the period unless nothing depends on it, or never.
+func (p *rrulePattern) nextInPeriod(from, limit int64) (wall, begin, end int64) {
+	for from <= limit {
+		wall = p.nextElement(from, limit)
+		if wall == never || p.interval == 1 && p.setPos == nil {
+			return wall, 0, 0
+		}
+		p.budget.spend(1)
+		if begin, end = p.period(wall); begin <= wall {
+			return wall, begin, end
+		}
+		from = p.skip(begin, limit)
+	}
+	return never, 0, 0
+}
+
+// nextElement returns the first element from a wall time on, unless that is on a day after
+// a limit, or never.
+func (p *rrulePattern) nextElement(from, limit int64) int64 {
 	today, last := floorDiv(from, secondsPerDay), floorDiv(limit, secondsPerDay)
-	day := p.nextDay(today, last)
+	day := p.nextDate(today, last)
 	if day == today {
 		if s := p.times.next(int(from - today*secondsPerDay)); s >= 0 {
 			return today*secondsPerDay + int64(s)
 		}
-		day = p.nextDay(today+1, last)
+		day = p.nextDate(today+1, last)
 	}
 	if day == never {
 		return never
@@ -146,38 +200,28 @@ func (p *rrulePattern) nextOnDay(from, limit int64) int64 {
 	return day*secondsPerDay + int64(p.times.next(0))
 }
 
-// nextBySetPos is nextOnDay with a choice of positions in each period.
-func (p *rrulePattern) nextBySetPos(from, limit int64) int64 {
-	today, last := floorDiv(from, secondsPerDay), floorDiv(limit, secondsPerDay)
-	for day := p.nextDay(today, last); day != never; {
-		p.budget.spend(4)
-		begin, end := p.period(day)
-		n := 0
-		if today >= begin {
-			n = p.elementsBefore(begin, from)
-		}
-		if n = p.setPos.next(n, p.countDates(begin, end)*p.times.len); n >= 0 {
-			day = p.nthDate(begin, n/p.times.len)
-			return day*secondsPerDay + int64(p.times.nth(n%p.times.len))
-		}
-		day = p.nextDay(end, last)
+// countElements counts the elements from a wall time to before another.
+func (p *rrulePattern) countElements(from, end int64) int64 {
+	if from >= end {
+		return 0
 	}
-	return never
-}
-
-// elementsBefore counts what BYSETPOS has to choose from between the first day of a
-// period and a wall time in it.
-func (p *rrulePattern) elementsBefore(begin, wall int64) int {
-	day := floorDiv(wall, secondsPerDay)
-	n := p.countDates(begin, day) * p.times.len
-	if p.nextDate(day, day) == day {
-		n += p.times.rank(int(wall - day*secondsPerDay))
+	first, last := floorDiv(from, secondsPerDay), floorDiv(end, secondsPerDay)
+	n := int64(p.countDates(first, last)) * int64(p.times.len)
+	if rest := end - last*secondsPerDay; rest > 0 && p.nextDate(last, last) == last {
+		n += int64(p.times.rank(int(rest)))
+	}
+	if rest := from - first*secondsPerDay; rest > 0 && p.nextDate(first, first) == first {
+		n -= int64(p.times.rank(int(rest)))
 	}
 	return n
 }
 
-// A date is a day that matches all day parts of the rule. A day of the rule also
-// lies in one of its periods: with INTERVAL=2, in every second one.
+// nthElement returns the n-th element of a period, counted from 0.
+func (p *rrulePattern) nthElement(begin int64, n int) int64 {
+	day := floorDiv(begin, secondsPerDay)
+	n += p.times.rank(int(begin - day*secondsPerDay)) // Only a unit begins within a day, which is a date.
+	return p.nthDate(day, n/p.times.len)*secondsPerDay + int64(p.times.nth(n%p.times.len))
+}
 
 // yearOf returns the year of a day and the day of its 1 January.
 func yearOf(day int64) (year int, first int64) {
@@ -245,28 +289,26 @@ func (p *rrulePattern) nthDate(from int64, n int) int64 {
 	}
 }
 
-// nextDay is nextDate for the dates in periods of the rule.
-func (p *rrulePattern) nextDay(day, limit int64) int64 {
-	if p.freq == daily && p.interval > 1 {
-		return p.nextDayOfYears(day, limit)
-	}
-	for {
-		p.budget.spend(1)
-		day = p.nextDate(day, limit)
-		if day == never || p.interval == 1 {
-			return day
+// skip returns a wall time not after the next match from the beginning of a period on, and
+// mostly on its day: it passes over the periods of a day or less that have no elements.
+func (p *rrulePattern) skip(begin, limit int64) int64 {
+	switch day, last := floorDiv(begin, secondsPerDay), floorDiv(limit, secondsPerDay); {
+	case p.unitTimes != nil:
+		return p.skipUnits(begin, last)
+	case p.freq != daily || p.interval == 1:
+		return begin
+	default:
+		if day = p.nextDayOfYears(day, last); day == never {
+			return never
 		}
-		begin, _ := p.period(day)
-		if begin <= day {
-			return day
-		}
-		day = begin
+		return day * secondsPerDay
 	}
 }
 
-// nextDayOfYears is nextDay for rules of every n-th day, year by year.
+// nextDayOfYears returns the first date of a rule of every n-th day, from a day of the
+// rule on and not after a limit, or never. It goes year by year.
 func (p *rrulePattern) nextDayOfYears(day, limit int64) int64 {
-	for day = align(day, p.origin, p.interval); day <= limit; {
+	for day <= limit {
 		year, first := yearOf(day)
 		dates, next := p.datesOf(year, first), first+int64(yearLength(isLeap(year)))
 		p.budget.spend(1 + (next-day)/p.interval/tinySteps)
@@ -279,9 +321,22 @@ func (p *rrulePattern) nextDayOfYears(day, limit int64) int64 {
 	return never
 }
 
-// period returns the period of the rule that a day lies in, or else the next one,
-// by its first day and the one after its last.
-func (p *rrulePattern) period(day int64) (begin, end int64) {
+// period returns the period of the rule that a wall time lies in, or else the next one, by
+// its first second and the one after its last.
+func (p *rrulePattern) period(wall int64) (begin, end int64) {
+	if p.unit > 0 {
+		begin = align(wall-floorMod(wall, p.unit), p.origin, p.step)
+		return begin, begin + p.unit
+	}
+	begin, end = p.periodOfDay(floorDiv(wall, secondsPerDay))
+	if begin == never {
+		return never, never
+	}
+	return begin * secondsPerDay, end * secondsPerDay
+}
+
+// periodOfDay is period by days, for rules of days and longer periods.
+func (p *rrulePattern) periodOfDay(day int64) (begin, end int64) {
 	switch p.freq {
 	case yearly:
 		year, _, _ := dateOf(day)
@@ -371,15 +426,4 @@ func (p *setPositions) rank(n, total int) int {
 		}
 	}
 	return rank
-}
-
-// all returns the chosen ones of so many elements, in order; nil if nothing chooses.
-func (p *setPositions) all(total int) (chosen []int) {
-	if p == nil {
-		return nil
-	}
-	for i := p.next(0, total); i >= 0; i = p.next(i+1, total) {
-		chosen = append(chosen, i)
-	}
-	return chosen
 }

@@ -40,10 +40,7 @@ func (r *rrule) yearTable() (table [4][7]daySet) {
 // mostDates returns how many dates a period of the rule has at most. A week has as many
 // as there are weekdays.
 func (p *rrulePattern) mostDates(weekdays int) (most int) {
-	switch p.freq {
-	case daily:
-		return 1
-	case weekly:
+	if p.freq == weekly {
 		return weekdays
 	}
 	for row := range p.dates {
