@@ -94,7 +94,10 @@ func buildCron(words []word, z *zone, o Options) Rule {
 	}
 	days.days, days.weekdays, c.months = sets[dayField.number][0], sets[weekdayField.number][0], sets[monthField.number][0]
 	c.times = newTimeSet(sets[hourField.number][0], sets[minuteField.number][0], sets[secondField.number][0])
-	c.days = days.monthTable()
+	c.interval, c.everyDay = 1, days.everyDay() && c.months == allBits(12) && c.years == nil
+	if !c.everyDay {
+		c.dates = days.yearTable(c.months)
+	}
 	c.text = strings.Join(texts, " ")
 	c.wallClock = newWallClock(c, z, intervalLike, o)
 	return c

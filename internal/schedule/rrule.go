@@ -286,7 +286,7 @@ func (r *rruleSet) prepareWithin(o Options, readSteps, nextSteps int64) {
 
 func (r *rruleSet) setBudget(b *budget) {
 	for _, rule := range r.rules {
-		rule.rrulePattern.budget = b
+		rule.wallPattern.budget = b
 	}
 	for _, c := range r.clocks {
 		c.budget = b

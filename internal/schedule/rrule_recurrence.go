@@ -40,7 +40,7 @@ type rrule struct {
 	wkst     int // WKST, 0 for a Sunday; Monday if it is not given
 
 	wallClock
-	rrulePattern
+	wallPattern
 	floor   int64 // no wall time before it
 	ceiling int64 // no wall time after it: UNTIL on the wall clock
 }
@@ -268,7 +268,7 @@ func (r *rrule) prepare(set *rruleSet, o Options, b *budget) {
 		panic(errorf(rruleExample, "BYHOUR, BYMINUTE and BYSECOND need a DTSTART with a time of day, such as DTSTART:20260301T000000"))
 	}
 	r.wallClock = newWallClock(r, set.zone, r.freq >= hourly, o)
-	r.rrulePattern = newRRulePattern(r, set.start, b)
+	r.wallPattern = newWallPattern(r, set.start, b)
 	if r.setPos != nil {
 		r.periodicity = r.unit
 	}

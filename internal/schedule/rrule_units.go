@@ -5,7 +5,7 @@ package schedule
 
 // skipUnits returns the first unit of the rule, from one of them on, on a day that may have
 // unit times, until a day. The first unit of a day decides that, by its residue.
-func (p *rrulePattern) skipUnits(from, last int64) int64 {
+func (p *wallPattern) skipUnits(from, last int64) int64 {
 	day, tried := floorDiv(from, secondsPerDay), int64(0) // days or units
 	switch {
 	case p.residues != nil:
@@ -36,7 +36,7 @@ func (p *rrulePattern) skipUnits(from, last int64) int64 {
 
 // nextResidue returns the first date from a day on and not after a limit that has unit
 // times, and the residue of its first unit, or never.
-func (p *rrulePattern) nextResidue(day, limit int64) (int64, int64) {
+func (p *wallPattern) nextResidue(day, limit int64) (int64, int64) {
 	for {
 		p.budget.spend(1)
 		if day = p.nextDate(day, limit); day == never {
@@ -54,7 +54,7 @@ const tinySteps = 16 // iterations of the shortest loops that count as one step
 
 // setResidues sets where units can be found at all: by how many units they are after a
 // multiple of step.
-func (p *rrulePattern) setResidues() {
+func (p *wallPattern) setResidues() {
 	p.residues = make([]uint64, p.interval/64+1)
 	left := p.interval
 	for s := p.unitTimes.next(0); s >= 0 && left > 0; s = p.unitTimes.next(s + 1) {
@@ -67,7 +67,7 @@ func (p *rrulePattern) setResidues() {
 }
 
 // hasResidue reports whether a unit time is so many units after a multiple of step.
-func (p *rrulePattern) hasResidue(n int64) bool { return p.residues[n/64]>>(n%64)&1 != 0 }
+func (p *wallPattern) hasResidue(n int64) bool { return p.residues[n/64]>>(n%64)&1 != 0 }
 
 // COUNT counts wall times: one that the clock skips counts if the rule fires for it,
 // even if it fires once for several, and one that the clock shows twice counts as
@@ -75,12 +75,12 @@ func (p *rrulePattern) hasResidue(n int64) bool { return p.residues[n/64]>>(n%64
 
 // countEnd returns the instant at which the rule fires for the COUNT-th time, or the horizon.
 func (r *rrule) countEnd() int64 {
-	if r.residues != nil && r.rrulePattern.setPos == nil {
+	if r.residues != nil && r.wallPattern.setPos == nil {
 		r.residueCounts = make([]int32, r.interval)
 		for s := r.unitTimes.next(0); s >= 0; s = r.unitTimes.next(s + 1) {
 			r.residueCounts[int64(s)%r.step/r.unit]++
 		}
-		r.rrulePattern.budget.spend(int64(r.unitTimes.len+int(r.interval)) / tinySteps)
+		r.wallPattern.budget.spend(int64(r.unitTimes.len+int(r.interval)) / tinySteps)
 		defer func() { r.residueCounts = nil }()
 	}
 	periods := r.zone.periods
@@ -116,7 +116,7 @@ func (r *rrule) countEnd() int64 {
 
 // nthMatch returns the n-th match from one wall time to before another, counted from
 // 1, or never and how many there are. Its cost depends on how far away that is.
-func (p *rrulePattern) nthMatch(from, end, n int64) (wall, count int64) {
+func (p *wallPattern) nthMatch(from, end, n int64) (wall, count int64) {
 	// After the first part all begin at midnight: whole days are easier to count.
 	for next := from - floorMod(from, secondsPerDay) + secondsPerDay; from < end; next += countedDays * secondsPerDay {
 		next = min(next, end)
@@ -133,7 +133,7 @@ const countedDays = 400 // what nthMatch counts at once
 
 // bisectMatches returns the n-th match from one wall time to before another, first by
 // days and then by seconds.
-func (p *rrulePattern) bisectMatches(from, end, n int64) int64 {
+func (p *wallPattern) bisectMatches(from, end, n int64) int64 {
 	// Less than n matches lie before from, whatever is added to it.
 	for size := int64(512 * secondsPerDay); size > 0; size /= 2 {
 		if from+size <= end {
@@ -153,7 +153,7 @@ func (r *rrule) countWalls(from, end int64) int64 {
 }
 
 // countMatches counts the wall times from one to before another, mostly without visits.
-func (p *rrulePattern) countMatches(from, end int64) (n int64) {
+func (p *wallPattern) countMatches(from, end int64) (n int64) {
 	p.budget.spend(2)
 	first, last := floorDiv(from, secondsPerDay), floorDiv(end, secondsPerDay)
 	switch {
@@ -193,7 +193,7 @@ func (p *rrulePattern) countMatches(from, end int64) (n int64) {
 }
 
 // countInPeriods is countMatches period by period.
-func (p *rrulePattern) countInPeriods(from, end int64) (n int64) {
+func (p *wallPattern) countInPeriods(from, end int64) (n int64) {
 	for {
 		wall, begin, next := p.nextInPeriod(from, end-1)
 		if wall == never {
@@ -212,7 +212,7 @@ func (p *rrulePattern) countInPeriods(from, end int64) (n int64) {
 }
 
 // countInDay counts the matches of a stretch of one date, with steps of less than a day.
-func (p *rrulePattern) countInDay(from, end int64) (n int64) {
+func (p *wallPattern) countInDay(from, end int64) (n int64) {
 	p.budget.spend((end - from) / p.step / tinySteps)
 	today := from - floorMod(from, secondsPerDay)
 	for unit := align(from-floorMod(from, p.unit), p.origin, p.step); unit < end; unit += p.step {
@@ -225,13 +225,13 @@ func (p *rrulePattern) countInDay(from, end int64) (n int64) {
 
 // matchesBefore counts the matches from the origin to before a wall time, for a rule
 // of units on every date.
-func (p *rrulePattern) matchesBefore(wall int64) int64 {
+func (p *wallPattern) matchesBefore(wall int64) int64 {
 	steps := floorDiv(wall-p.origin, p.step)
 	return steps*int64(p.unitLen) + p.unitMatchesBefore(wall-p.origin-steps*p.step)
 }
 
 // unitMatchesBefore counts the elements of a unit before a second of it.
-func (p *rrulePattern) unitMatchesBefore(second int64) int64 {
+func (p *wallPattern) unitMatchesBefore(second int64) int64 {
 	if second >= p.unit {
 		return int64(p.unitLen)
 	}
@@ -241,7 +241,7 @@ func (p *rrulePattern) unitMatchesBefore(second int64) int64 {
 }
 
 // countDays counts the days of a rule of every n-th day, from one to before another.
-func (p *rrulePattern) countDays(from, to int64) (n int64) {
+func (p *wallPattern) countDays(from, to int64) (n int64) {
 	if p.everyDay {
 		return max(0, floorDiv(to-1-p.origin, p.interval)-floorDiv(from-1-p.origin, p.interval))
 	}

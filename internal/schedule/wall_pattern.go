@@ -2,17 +2,18 @@ package schedule
 
 import "slices"
 
-// rrulePattern is a rule without its bounds: all wall times that it would name. Only
-// its phase depends on DTSTART.
+// wallPattern is the wall times of a cron expression, or of an RRULE without its bounds:
+// only its phase depends on DTSTART.
 //
 // A date is a day that matches all day parts of the rule, and an element a time of day of
 // the rule on a date. The rule names the elements that lie in one of its periods, with
 // INTERVAL=2 in every second one, or those of them that BYSETPOS chooses.
-type rrulePattern struct {
+type wallPattern struct {
 	freq         frequency
 	interval     int64
-	dates        [4][7]daySet  // by kind of year
-	everyDay     bool          // every day is a date
+	dates        yearTable
+	years        *bitset       // of a cron expression, from 1970 on; nil means every year
+	everyDay     bool          // every day is a date; a cron expression then has no table
 	times        timeSet       // of day
 	origin       int64         // the number of a period of the rule; for HOURLY and finer, its first second
 	setPos       *setPositions // what BYSETPOS chooses in a period, or nil
@@ -31,12 +32,12 @@ type rrulePattern struct {
 	residueCounts []int32  // how many unit times are; only while COUNT is computed
 }
 
-func newRRulePattern(r *rrule, start int64, b *budget) rrulePattern {
+func newWallPattern(r *rrule, start int64, b *budget) wallPattern {
 	day := floorDiv(start, secondsPerDay)
 	second := int(start - day*secondsPerDay)
 	year, month, _ := dateOf(day)
 	r = r.withStartDate(start)
-	p := rrulePattern{freq: r.freq, interval: r.interval, dates: r.yearTable(), setPos: newSetPositions(r.setPos), budget: b}
+	p := wallPattern{freq: r.freq, interval: r.interval, dates: r.yearTable(), setPos: newSetPositions(r.setPos), budget: b}
 	p.everyDay = true
 	for row := range p.dates {
 		for weekday := range p.dates[row] {
@@ -95,7 +96,7 @@ func newRRulePattern(r *rrule, start int64, b *budget) rrulePattern {
 // chooseTimes applies BYSETPOS to the times of a rule of days or less, whose periods all
 // have the same ones. It leaves them as they are if what it chooses is not every hour
 // with every minute with every second of three sets.
-func (p *rrulePattern) chooseTimes(hours, minutes, seconds uint64) (_, _, _ uint64) {
+func (p *wallPattern) chooseTimes(hours, minutes, seconds uint64) (_, _, _ uint64) {
 	sets := [3]uint64{hours, minutes, seconds}
 	for i := range p.freq - daily {
 		sets[i] = 1
@@ -144,7 +145,7 @@ func (r *rrule) withStartDate(start int64) *rrule {
 }
 
 // nextMatch returns the first wall time from one on and not after a limit, or never.
-func (p *rrulePattern) nextMatch(from, limit int64) int64 {
+func (p *wallPattern) nextMatch(from, limit int64) int64 {
 	for from <= limit && !p.neverMatches {
 		wall, begin, end := p.nextInPeriod(from, limit)
 		if p.setPos != nil && wall != never {
@@ -164,18 +165,21 @@ func (p *rrulePattern) nextMatch(from, limit int64) int64 {
 	return never
 }
 
-func (p *rrulePattern) hasWall(wall int64) bool { return p.nextMatch(wall, wall) == wall }
+func (p *wallPattern) hasWall(wall int64) bool { return p.nextMatch(wall, wall) == wall }
 
 // nextInPeriod returns the first element from a wall time on and not after a limit that
 // lies in a period of the rule, and the period unless nothing depends on it, or never.
-func (p *rrulePattern) nextInPeriod(from, limit int64) (wall, begin, end int64) {
+func (p *wallPattern) nextInPeriod(from, limit int64) (wall, begin, end int64) {
 	for from <= limit {
 		wall = p.nextElement(from, limit)
 		if wall == never || p.interval == 1 && p.setPos == nil {
 			return wall, 0, 0
 		}
 		p.budget.spend(1)
-		if begin, end = p.period(wall); begin <= wall {
+		if wall < begin || wall >= end { // The element need not be in the period that was found last.
+			begin, end = p.period(wall)
+		}
+		if begin <= wall {
 			return wall, begin, end
 		}
 		from = p.skip(begin, limit)
@@ -185,7 +189,7 @@ func (p *rrulePattern) nextInPeriod(from, limit int64) (wall, begin, end int64) 
 
 // nextElement returns the first element from a wall time on, unless that is on a day after
 // a limit, or never.
-func (p *rrulePattern) nextElement(from, limit int64) int64 {
+func (p *wallPattern) nextElement(from, limit int64) int64 {
 	today, last := floorDiv(from, secondsPerDay), floorDiv(limit, secondsPerDay)
 	day := p.nextDate(today, last)
 	if day == today {
@@ -201,7 +205,7 @@ func (p *rrulePattern) nextElement(from, limit int64) int64 {
 }
 
 // countElements counts the elements from a wall time to before another.
-func (p *rrulePattern) countElements(from, end int64) int64 {
+func (p *wallPattern) countElements(from, end int64) int64 {
 	if from >= end {
 		return 0
 	}
@@ -217,7 +221,7 @@ func (p *rrulePattern) countElements(from, end int64) int64 {
 }
 
 // nthElement returns the n-th element of a period, counted from 0.
-func (p *rrulePattern) nthElement(begin int64, n int) int64 {
+func (p *wallPattern) nthElement(begin int64, n int) int64 {
 	day := floorDiv(begin, secondsPerDay)
 	n += p.times.rank(int(begin - day*secondsPerDay)) // Only a unit begins within a day, which is a date.
 	return p.nthDate(day, n/p.times.len)*secondsPerDay + int64(p.times.nth(n%p.times.len))
@@ -229,12 +233,12 @@ func yearOf(day int64) (year int, first int64) {
 	return year, dayNumber(year, 1, 1)
 }
 
-func (p *rrulePattern) datesOf(year int, first int64) *daySet {
+func (p *wallPattern) datesOf(year int, first int64) *daySet {
 	return &p.dates[yearRow(year)][weekdayOf(first)]
 }
 
 // nextDate returns the first date from a day on and not after a limit, or never.
-func (p *rrulePattern) nextDate(day, limit int64) int64 {
+func (p *wallPattern) nextDate(day, limit int64) int64 {
 	if day > limit {
 		return never
 	}
@@ -244,6 +248,14 @@ func (p *rrulePattern) nextDate(day, limit int64) int64 {
 	year, first := yearOf(day)
 	for n := int(day - first); first <= limit; n = 0 {
 		p.budget.spend(1)
+		if p.years != nil && !p.years.has(year-firstYear) {
+			next := p.years.next(year - firstYear)
+			if next < 0 {
+				return never
+			}
+			year, first = firstYear+next, dayNumber(firstYear+next, 1, 1)
+			continue
+		}
 		if n = p.datesOf(year, first).next(n); n >= 0 {
 			if day = first + int64(n); day > limit {
 				return never
@@ -257,7 +269,7 @@ func (p *rrulePattern) nextDate(day, limit int64) int64 {
 }
 
 // countDates returns how many dates there are from one day to another.
-func (p *rrulePattern) countDates(from, to int64) (n int) {
+func (p *wallPattern) countDates(from, to int64) (n int) {
 	if p.everyDay {
 		return int(max(to-from, 0))
 	}
@@ -265,15 +277,17 @@ func (p *rrulePattern) countDates(from, to int64) (n int) {
 	for from < to {
 		p.budget.spend(1)
 		next := first + int64(yearLength(isLeap(year)))
-		dates := p.datesOf(year, first)
-		n += dates.rank(int(min(to, next)-first)) - dates.rank(int(from-first))
+		if p.years == nil || p.years.has(year-firstYear) {
+			dates := p.datesOf(year, first)
+			n += dates.rank(int(min(to, next)-first)) - dates.rank(int(from-first))
+		}
 		from, first, year = next, next, year+1
 	}
 	return n
 }
 
 // nthDate returns the n-th date from a day on, counted from 0.
-func (p *rrulePattern) nthDate(from int64, n int) int64 {
+func (p *wallPattern) nthDate(from int64, n int) int64 {
 	year, first := yearOf(from)
 	n += p.datesOf(year, first).rank(int(from - first))
 	for {
@@ -291,7 +305,7 @@ func (p *rrulePattern) nthDate(from int64, n int) int64 {
 
 // skip returns a wall time not after the next match from the beginning of a period on, and
 // mostly on its day: it passes over the periods of a day or less that have no elements.
-func (p *rrulePattern) skip(begin, limit int64) int64 {
+func (p *wallPattern) skip(begin, limit int64) int64 {
 	switch day, last := floorDiv(begin, secondsPerDay), floorDiv(limit, secondsPerDay); {
 	case p.unitTimes != nil:
 		return p.skipUnits(begin, last)
@@ -307,7 +321,7 @@ func (p *rrulePattern) skip(begin, limit int64) int64 {
 
 // nextDayOfYears returns the first date of a rule of every n-th day, from a day of the
 // rule on and not after a limit, or never. It goes year by year.
-func (p *rrulePattern) nextDayOfYears(day, limit int64) int64 {
+func (p *wallPattern) nextDayOfYears(day, limit int64) int64 {
 	for day <= limit {
 		year, first := yearOf(day)
 		dates, next := p.datesOf(year, first), first+int64(yearLength(isLeap(year)))
@@ -323,7 +337,7 @@ func (p *rrulePattern) nextDayOfYears(day, limit int64) int64 {
 
 // period returns the period of the rule that a wall time lies in, or else the next one, by
 // its first second and the one after its last.
-func (p *rrulePattern) period(wall int64) (begin, end int64) {
+func (p *wallPattern) period(wall int64) (begin, end int64) {
 	if p.unit > 0 {
 		begin = align(wall-floorMod(wall, p.unit), p.origin, p.step)
 		return begin, begin + p.unit
@@ -336,7 +350,7 @@ func (p *rrulePattern) period(wall int64) (begin, end int64) {
 }
 
 // periodOfDay is period by days, for rules of days and longer periods.
-func (p *rrulePattern) periodOfDay(day int64) (begin, end int64) {
+func (p *wallPattern) periodOfDay(day int64) (begin, end int64) {
 	switch p.freq {
 	case yearly:
 		year, _, _ := dateOf(day)
