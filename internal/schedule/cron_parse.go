@@ -12,11 +12,11 @@ var cronMacros = map[string]string{
 	"@hourly":   "0 * * * *",
 }
 
+var cronFields = []*cronField{secondField, minuteField, hourField, dayField, monthField, weekdayField, yearField}
+
 // cronLayouts has the fields of an expression by their number.
 var cronLayouts = map[int][]*cronField{
-	5: {minuteField, hourField, dayField, monthField, weekdayField},
-	6: {secondField, minuteField, hourField, dayField, monthField, weekdayField},
-	7: {secondField, minuteField, hourField, dayField, monthField, weekdayField, yearField},
+	5: cronFields[1:6], 6: cronFields[:6], 7: cronFields,
 }
 
 func parseCron(text string, o Options) Rule {

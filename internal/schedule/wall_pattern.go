@@ -1,7 +1,5 @@
 package schedule
 
-import "slices"
-
 // wallPattern is the wall times of a cron expression, or of an RRULE without its bounds:
 // only its phase depends on DTSTART.
 //
@@ -383,61 +381,4 @@ func align(n, origin, step int64) int64 {
 		return n + step - rest
 	}
 	return n
-}
-
-// setPositions is BYSETPOS. Here elements of a period are counted from 0.
-type setPositions struct {
-	front []int // in order
-	back  []int // in order, to be added to the number of elements
-}
-
-func newSetPositions(setPos []int) *setPositions {
-	if setPos == nil {
-		return nil
-	}
-	negative, _ := slices.BinarySearch(setPos, 0)
-	p := &setPositions{back: setPos[:negative]}
-	for _, n := range setPos[negative:] {
-		p.front = append(p.front, n-1)
-	}
-	return p
-}
-
-// next returns the first chosen element from the n-th of total on, or -1. Nil chooses
-// every element.
-func (p *setPositions) next(n, total int) int {
-	if p != nil {
-		chosen := total
-		if i, _ := slices.BinarySearch(p.front, n); i < len(p.front) {
-			chosen = p.front[i]
-		}
-		if i, _ := slices.BinarySearch(p.back, n-total); i < len(p.back) {
-			chosen = min(chosen, total+p.back[i])
-		}
-		n = chosen
-	}
-	if n >= total {
-		return -1
-	}
-	return n
-}
-
-// selectsNone reports whether nothing is chosen from any set of up to most elements.
-func (p *setPositions) selectsNone(most int) bool {
-	return p != nil && (len(p.front) == 0 || p.front[0] >= most) && (len(p.back) == 0 || -p.back[len(p.back)-1] > most)
-}
-
-// rank returns how many of the first n of total elements are chosen.
-func (p *setPositions) rank(n, total int) int {
-	n = min(n, total)
-	front, _ := slices.BinarySearch(p.front, n)
-	first, _ := slices.BinarySearch(p.back, -total)
-	last, _ := slices.BinarySearch(p.back, n-total)
-	rank := front + last - first
-	for _, b := range p.back[first:last] {
-		if _, twice := slices.BinarySearch(p.front[:front], total+b); twice {
-			rank--
-		}
-	}
-	return rank
 }
