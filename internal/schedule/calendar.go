@@ -177,6 +177,14 @@ func (s *daySet) has(n int) bool { return s[n/64]>>(n%64)&1 != 0 }
 func (s *daySet) next(n int) int { return nextBit(s[:], n) }
 func (s *daySet) len() int       { return countBits(s[:]) }
 
+// addBits adds a day for every bit of a set of up to 31, counted from the first.
+func (s *daySet) addBits(first int, set uint64) {
+	s[first/64] |= set << (first % 64)
+	if first%64 > 32 {
+		s[first/64+1] |= set >> (64 - first%64)
+	}
+}
+
 func (s *daySet) intersect(o daySet) {
 	for i := range s {
 		s[i] &= o[i]

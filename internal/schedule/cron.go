@@ -1,73 +1,26 @@
 package schedule
 
 import (
+	"fmt"
 	"math/bits"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// cron is a parsed cron expression. Its sets have bit n for the n-th value of
-// their range.
+// cron is a parsed cron expression: wall times of every day on its dates.
 type cron struct {
 	wallClock
+	wallPattern
 
-	times  timeSet
-	months uint64
-	years  *bitset // from 1970 on; nil means every year
-	days   monthTable
-
-	dayFields *dayFields // the source of days
+	months    uint64     // bit 0 for January
+	dayFields *dayFields // with the months, the source of the dates
 	text      string     // the fields as they were written, macros expanded
 }
 
-// monthTable holds the matching days of a month, bit 0 for the first. All a month's
-// days depend on is how long it is and on which weekday it begins.
-type monthTable [4][7]uint32
+func (c *cron) nextWall(from, limit int64) int64 { return c.nextMatch(from, limit) }
 
-func (c *cron) nextWall(wall, _ int64) int64 {
-	today := floorDiv(wall, secondsPerDay)
-	day := c.nextDay(today)
-	if day == today {
-		if s := c.times.next(int(wall - today*secondsPerDay)); s >= 0 {
-			return today*secondsPerDay + int64(s)
-		}
-		day = c.nextDay(today + 1)
-	}
-	if day == never {
-		return never
-	}
-	return day*secondsPerDay + int64(c.times.next(0))
-}
-
-func (c *cron) hasWall(wall int64) bool { return c.nextWall(wall, wall) == wall }
-
-// nextDay returns the first matching day from the given one on, or never.
-func (c *cron) nextDay(from int64) int64 {
-	year, month, day := dateOf(from)
-	for ; year <= lastYear+1; year, month, day = year+1, 1, 1 {
-		if c.years != nil {
-			next := c.years.next(year - firstYear)
-			if next < 0 {
-				return never
-			}
-			if next += firstYear; next != year {
-				year, month, day = next, 1, 1
-			}
-		}
-		for left := c.months >> (month - 1) << (month - 1); left != 0; left &= left - 1 {
-			if m := bits.TrailingZeros64(left) + 1; m != month {
-				month, day = m, 1
-			}
-			first := dayNumber(year, month, 1)
-			matching := c.days[monthLength(year, month)-28][weekdayOf(first)]
-			if matching = matching >> (day - 1) << (day - 1); matching != 0 {
-				return first + int64(bits.TrailingZeros32(matching))
-			}
-		}
-	}
-	return never
-}
+func (c *cron) countWalls(from, end int64) int64 { return c.countMatches(from, end) }
 
 // dayFields holds the two day fields of an expression. Bit n of a set of days
 // stands for day n+1; bit n of a set counted from the end for the
@@ -85,6 +38,10 @@ type dayFields struct {
 	eitherField bool // both fields are restricted, so that one of them is enough
 }
 
+// monthTable holds the matching days of a month, bit 0 for the first. All a month's
+// days depend on is how long it is and on which weekday it begins.
+type monthTable [4][7]uint64
+
 func (f *dayFields) monthTable() (d monthTable) {
 	for length := 28; length <= 31; length++ {
 		for first := range 7 {
@@ -99,7 +56,33 @@ func (f *dayFields) monthTable() (d monthTable) {
 	return d
 }
 
-func (f *dayFields) byDay(length, first int) uint32 {
+// yearTable lays the days of some months out in the year.
+func (f *dayFields) yearTable(months uint64) (table yearTable) {
+	days := f.monthTable()
+	for row, leap := range [...]bool{true, false} {
+		table[row] = new([7]daySet)
+		for weekday := range table[row] {
+			set, first := &table[row][weekday], 0
+			for month := 1; month <= 12; month++ {
+				length := yearMonthLength(leap, month)
+				if months>>(month-1)&1 != 0 {
+					set.addBits(first, days[length-28][(weekday+first)%7])
+				}
+				first += length
+			}
+		}
+	}
+	table[2], table[3] = table[1], table[1]
+	return table
+}
+
+// everyDay reports whether the fields together are no restriction.
+func (f *dayFields) everyDay() bool {
+	anyDay, anyWeekday := f.days == allBits(31), f.weekdays == allBits(7)
+	return anyDay && anyWeekday || f.eitherField && (anyDay || anyWeekday)
+}
+
+func (f *dayFields) byDay(length, first int) uint64 {
 	fromEnd := func(set uint64) uint64 { return bits.Reverse64(set) >> (64 - length) }
 	matching := f.days | fromEnd(f.last)
 	for near := f.nearest | fromEnd(f.lastNearest); near != 0; near &= near - 1 {
@@ -107,10 +90,10 @@ func (f *dayFields) byDay(length, first int) uint32 {
 			matching |= 1 << (workday(day, length, first) - 1)
 		}
 	}
-	return uint32(matching & (1<<length - 1))
+	return matching & (1<<length - 1)
 }
 
-func (f *dayFields) byWeekday(length, first int) uint32 {
+func (f *dayFields) byWeekday(length, first int) uint64 {
 	// week lays a set of weekdays out from the first of the month on.
 	week := func(set uint64) uint64 { return (set>>first | set<<(7-first)) & (1<<7 - 1) }
 	var matching uint64
@@ -119,7 +102,7 @@ func (f *dayFields) byWeekday(length, first int) uint32 {
 		matching |= week(f.weekdays|nth) << seven
 		matching |= week(f.lastWeekday) << seven & ((1<<7 - 1) << (length - 7))
 	}
-	return uint32(matching & (1<<length - 1))
+	return matching & (1<<length - 1)
 }
 
 // workday returns the day from Monday to Friday that is nearest to the given one
@@ -140,46 +123,13 @@ func workday(day, length, first int) int {
 	return day
 }
 
-func (c *cron) countWalls(from, end int64) int64 {
-	firstDay, lastDay := floorDiv(from, secondsPerDay), floorDiv(end, secondsPerDay)
-	n := c.countDays(firstDay, lastDay) * int64(c.times.len)
-	if c.nextDay(lastDay) == lastDay {
-		n += int64(c.times.rank(int(end - lastDay*secondsPerDay)))
-	}
-	if c.nextDay(firstDay) == firstDay {
-		n -= int64(c.times.rank(int(from - firstDay*secondsPerDay)))
-	}
-	return n
-}
-
-func (c *cron) countDays(from, end int64) (n int64) {
-	year, month, day := dateOf(from)
-	for first := from - int64(day) + 1; first < end; {
-		length := monthLength(year, month)
-		if c.months>>(month-1)&1 != 0 && (c.years == nil || c.years.has(year-firstYear)) {
-			matching := c.days[length-28][weekdayOf(first)]
-			if first < from {
-				matching = matching >> (from - first) << (from - first)
-			}
-			if left := end - first; left < int64(length) {
-				matching &= 1<<left - 1
-			}
-			n += int64(bits.OnesCount32(matching))
-		}
-		first += int64(length)
-		if month++; month > 12 {
-			year, month = year+1, 1
-		}
-	}
-	return n
-}
-
 // Resolve replaces every H of a cron expression by a value that depends only on the
 // id and the field, so that jobs that may run at any time do not all run at once. H
 // is one value of the field, H/15 every fifteenth value from one of the first 15
 // on, and H(0-29) and H(0-29)/10 keep to the range. Parse accepts the result. A text
 // without an H is returned unchanged.
 func Resolve(text string, id [16]byte) (resolved string, changed bool, err error) {
+	defer catch(&err)
 	if !strings.ContainsAny(text, "hH") {
 		return text, false, nil
 	}
@@ -199,19 +149,14 @@ func Resolve(text string, id [16]byte) (resolved string, changed bool, err error
 			continue
 		}
 		if layout == nil {
-			return "", false, errorAt(w.pos, cronExample, "H is only allowed in a cron expression of 5, 6 or 7 fields")
-		}
-		field, err := resolveField(layout[i], w, id)
-		if err != nil {
-			return "", false, err
+			panic(errorAt(w.pos, cronExample, "H is only allowed in a cron expression of 5, 6 or 7 fields"))
 		}
 		b.WriteString(text[copied:w.pos])
-		b.WriteString(field)
+		b.WriteString(resolveField(layout[i], w, id))
 		copied = w.pos + len(w.text)
-		changed = true
 	}
 	b.WriteString(text[copied:])
-	return b.String(), changed, nil
+	return b.String(), copied > 0, nil
 }
 
 // containsH reports whether a field contains an H that is not part of a name.
@@ -227,46 +172,35 @@ func containsH(field string) bool {
 	return false
 }
 
-func resolveField(f *cronField, w word, id [16]byte) (string, error) {
+func resolveField(f *cronField, w word, id [16]byte) string {
 	p := &fieldParser{field: f, itemAt: w.pos}
 	var items []string
 	for item := range strings.SplitSeq(w.text, ",") {
 		p.scanner = scanner{text: item}
 		resolved := item
 		if p.accept('H') {
-			var err error
-			if resolved, err = p.parseHash(id); err != nil {
-				return "", err
-			}
+			resolved = p.parseHash(id)
 		} else if containsH(item) {
-			return "", p.errorAt(0, "H must begin a list item, as in H, H/2 or H(1-5)")
+			panic(p.errorAt(0, "H must begin a list item, as in H, H/2 or H(1-5)"))
 		}
 		items = append(items, resolved)
 		p.itemAt += len(item) + 1
 	}
-	return strings.Join(items, ","), nil
+	return strings.Join(items, ",")
 }
 
 // parseHash parses what follows an H and returns the item that replaces it.
-func (p *fieldParser) parseHash(id [16]byte) (string, error) {
+func (p *fieldParser) parseHash(id [16]byte) string {
 	f := p.field
 	if f.hashHigh == 0 {
-		return "", p.errorAt(0, "there is no H for years")
+		panic(p.errorAt(0, "there is no H for years"))
 	}
 	low, high := f.low, f.hashHigh
 	if p.accept('(') {
-		var err error
-		if low, high, err = p.parseHashRange(); err != nil {
-			return "", err
-		}
+		low, high = p.parseHashRange()
 	}
-	step, err := p.parseStep(0)
-	if err == nil {
-		err = p.expectEnd()
-	}
-	if err != nil {
-		return "", err
-	}
+	step := p.parseStep(0)
+	p.expectEnd()
 	choices := high - low + 1
 	if choices <= 0 {
 		choices += f.size() // across the end of the range
@@ -279,26 +213,22 @@ func (p *fieldParser) parseHash(id [16]byte) (string, error) {
 		value -= f.size()
 	}
 	if step == 0 {
-		return strconv.Itoa(value), nil
+		return strconv.Itoa(value)
 	}
-	return strconv.Itoa(value) + "-" + strconv.Itoa(high) + "/" + strconv.Itoa(step), nil
+	return fmt.Sprintf("%d-%d/%d", value, high, step)
 }
 
-func (p *fieldParser) parseHashRange() (low, high int, err error) {
+func (p *fieldParser) parseHashRange() (low, high int) {
 	start := p.pos
-	if low, err = p.parseValue(); err != nil {
-		return 0, 0, err
-	}
+	low = p.parseValue()
 	if !p.accept('-') {
-		return 0, 0, p.errorAt(p.pos, "the range after H has the form (a-b)")
+		panic(p.errorAt(p.pos, "the range after H has the form (a-b)"))
 	}
-	if high, err = p.parseValue(); err != nil {
-		return 0, 0, err
-	}
+	high = p.parseValue()
 	if !p.accept(')') {
-		return 0, 0, p.errorAt(p.pos, "a parenthesis is missing after %q", p.text[start:p.pos])
+		panic(p.errorAt(p.pos, "a parenthesis is missing after %q", p.text[start:p.pos]))
 	}
-	return low, high, nil
+	return low, high
 }
 
 // fieldHash is the FNV-1a hash of an id and a number.

@@ -12,69 +12,63 @@ var cronMacros = map[string]string{
 	"@hourly":   "0 * * * *",
 }
 
+var cronFields = []*cronField{secondField, minuteField, hourField, dayField, monthField, weekdayField, yearField}
+
 // cronLayouts has the fields of an expression by their number.
 var cronLayouts = map[int][]*cronField{
-	5: {minuteField, hourField, dayField, monthField, weekdayField},
-	6: {secondField, minuteField, hourField, dayField, monthField, weekdayField},
-	7: {secondField, minuteField, hourField, dayField, monthField, weekdayField, yearField},
+	5: cronFields[1:6], 6: cronFields[:6], 7: cronFields,
 }
 
-func parseCron(text string, o Options) (Rule, error) {
-	z, start, err := cronZone(text, o.Timezone)
-	if err != nil {
-		return nil, err
-	}
+func parseCron(text string, o Options) Rule {
+	z, start := cronZone(text, o.Timezone)
 	words := splitWords(text, start)
-	if len(words) == 0 {
-		return nil, errorf(cronExample, "the fields are missing after the time zone")
-	}
-	if strings.EqualFold(words[0].text, "@every") {
+	switch {
+	case len(words) == 0:
+		panic(errorf(cronExample, "the fields are missing after the time zone"))
+	case strings.EqualFold(words[0].text, "@every"):
 		return parseEvery(words, z, o)
-	}
-	if strings.HasPrefix(words[0].text, "@") {
-		if words, err = expandMacro(words); err != nil {
-			return nil, err
-		}
+	case words[0].text[0] == '@':
+		words = expandMacro(words)
 	}
 	return buildCron(words, z, o)
 }
 
 // cronZone returns the zone of an expression, which may name it itself, and where
 // its fields begin.
-func cronZone(text, timezone string) (*zone, int, error) {
+func cronZone(text, timezone string) (*zone, int) {
 	name, nameAt, restAt, prefixed := splitZone(text)
 	if timezone == "" && prefixed {
 		z, err := loadZone(name)
 		if e, ok := err.(*Error); ok {
-			err = &Error{Field: "schedule", Column: nameAt + 1, Message: e.Message, Example: "CRON_TZ=" + e.Example + " " + cronExample}
+			panic(&Error{Field: "schedule", Column: nameAt + 1, Message: e.Message, Example: "CRON_TZ=" + e.Example + " " + cronExample})
 		}
-		return z, restAt, err
+		return z, restAt
 	}
-	z, err := loadZoneOrUTC(timezone)
-	if err == nil && prefixed && name != timezone {
-		err = errorAt(nameAt, cronExample, "the schedule names the time zone %q itself, but its timezone is %q", name, timezone)
+	z := zoneOrUTC(timezone)
+	if prefixed && name != timezone {
+		panic(errorAt(nameAt, cronExample, "the schedule names the time zone %q itself, but its timezone is %q", name, timezone))
 	}
-	return z, restAt, err
+	return z, restAt
 }
 
-func expandMacro(words []word) ([]word, error) {
+func expandMacro(words []word) []word {
 	macro := strings.ToLower(words[0].text)
 	expression, ok := cronMacros[macro]
 	switch {
 	case ok && len(words) == 1:
-		return splitWords(expression, 0), nil
+		return splitWords(expression, 0)
 	case ok:
-		return nil, errorAt(words[1].pos, macro, "unexpected %q after %s", words[1].text, macro)
+		panic(errorAt(words[1].pos, macro, "unexpected %q after %s", words[1].text, macro))
 	case macro == "@reboot":
-		return nil, errorAt(words[0].pos, "@daily", "@reboot names no time")
+		panic(errorAt(words[0].pos, "@daily", "@reboot names no time"))
 	}
-	return nil, errorAt(words[0].pos, "@daily", "unknown macro %q; use @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually or @every 90s", words[0].text)
+	panic(errorAt(words[0].pos, "@daily", "unknown macro %q; use @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually or @every 90s", words[0].text))
 }
 
-func buildCron(words []word, z *zone, o Options) (Rule, error) {
+func buildCron(words []word, z *zone, o Options) Rule {
 	layout, ok := cronLayouts[len(words)]
 	if !ok {
-		return nil, errorf(cronExample, "%s instead of 5 (minute, hour, day of month, month, weekday), 6 (second first) or 7 (second first, year last)", plural(int64(len(words)), "field"))
+		panic(errorf(cronExample, "%s instead of 5 (minute, hour, day of month, month, weekday), 6 (second first) or 7 (second first, year last)", plural(int64(len(words)), "field")))
 	}
 	days := &dayFields{eitherField: true}
 	c := &cron{dayFields: days}
@@ -83,10 +77,7 @@ func buildCron(words []word, z *zone, o Options) (Rule, error) {
 	texts := make([]string, len(words))
 	for i, f := range layout {
 		text := words[i].text
-		set, err := parseField(f, words[i], days)
-		if err != nil {
-			return nil, err
-		}
+		set := parseField(f, words[i], days)
 		sets[f.number] = set
 		everyValue := set.len() == f.size()
 		switch f {
@@ -103,10 +94,13 @@ func buildCron(words []word, z *zone, o Options) (Rule, error) {
 	}
 	days.days, days.weekdays, c.months = sets[dayField.number][0], sets[weekdayField.number][0], sets[monthField.number][0]
 	c.times = newTimeSet(sets[hourField.number][0], sets[minuteField.number][0], sets[secondField.number][0])
-	c.days = days.monthTable()
+	c.interval, c.everyDay = 1, days.everyDay() && c.months == allBits(12) && c.years == nil
+	if !c.everyDay {
+		c.dates = days.yearTable(c.months)
+	}
 	c.text = strings.Join(texts, " ")
 	c.wallClock = newWallClock(c, z, intervalLike, o)
-	return c, nil
+	return c
 }
 
 type word struct {
@@ -160,7 +154,7 @@ type fieldParser struct {
 }
 
 // parseField returns the values of a field. It stores what L, W and # name in days.
-func parseField(f *cronField, w word, days *dayFields) (bitset, error) {
+func parseField(f *cronField, w word, days *dayFields) bitset {
 	if w.text == "?" {
 		w.text = "*" // Meant for the day fields, harmless in others.
 	}
@@ -168,107 +162,76 @@ func parseField(f *cronField, w word, days *dayFields) (bitset, error) {
 	for item := range strings.SplitSeq(w.text, ",") {
 		p.scanner = scanner{text: item}
 		if item == "" {
-			return bitset{}, p.errorAt(0, "a list item is empty")
+			panic(p.errorAt(0, "a list item is empty"))
 		}
-		err := p.parseItem()
-		if err == nil {
-			err = p.expectEnd()
-		}
-		if err != nil {
-			return bitset{}, err
-		}
+		p.parseItem()
+		p.expectEnd()
 		p.itemAt += len(item) + 1
 	}
-	return p.values, nil
+	return p.values
 }
 
 func (p *fieldParser) errorAt(pos int, format string, args ...any) error {
 	return errorAt(p.itemAt+pos, p.field.example, p.field.name+": "+format, args...)
 }
 
-func (p *fieldParser) expectEnd() error {
+func (p *fieldParser) expectEnd() {
 	if p.pos < len(p.text) {
-		return p.errorAt(p.pos, "unexpected %q after %q", p.text[p.pos:], p.text[:p.pos])
+		panic(p.errorAt(p.pos, "unexpected %q after %q", p.text[p.pos:], p.text[:p.pos]))
 	}
-	return nil
 }
 
-func (p *fieldParser) parseItem() error {
+func (p *fieldParser) parseItem() {
 	f := p.field
 	switch c := p.peek(); {
-	case c == '*':
-		p.pos++
-		return p.parseStepped(f.low, f.high)
+	case p.accept('*'):
+		p.addRange(f.low, f.high, p.parseStep(1))
+		return
 	case c == '?':
-		return p.errorAt(p.pos, `"?" must be the whole field`)
+		panic(p.errorAt(p.pos, `"?" must be the whole field`))
 	case c == '+' || c == '-':
-		return p.errorAt(p.pos, "numbers cannot have a sign")
-	case c == 'L' && f == dayField:
-		p.pos++
-		return p.parseLastDay()
+		panic(p.errorAt(p.pos, "numbers cannot have a sign"))
+	case f == dayField && p.accept('L'):
+		p.parseLastDay()
+		return
 	}
-	a, err := p.parseValue()
-	if err != nil {
-		return err
-	}
+	a := p.parseValue()
 	switch {
 	case f == dayField && p.accept('W'):
 		p.days.nearest |= 1 << (a - f.low)
-		return nil
 	case f == weekdayField && p.accept('L'):
 		p.days.lastWeekday |= 1 << (a % 7)
-		return nil
 	case f == weekdayField && p.accept('#'):
-		n, err := p.parseNumber("the number after #", 1, 5)
-		if err == nil {
-			p.days.nth[n-1] |= 1 << (a % 7)
+		p.days.nth[p.parseNumber("the number after #", 1, 5)-1] |= 1 << (a % 7)
+	case p.accept('-'):
+		b := p.parseValue()
+		if a > b && f == yearField {
+			panic(p.errorAt(0, "the range %d-%d ends before it begins", a, b))
 		}
-		return err
-	case !p.accept('-'):
-		if p.peek() == '/' {
-			return p.parseStepped(a, f.high)
-		}
+		p.addRange(a, b, p.parseStep(1))
+	case p.peek() == '/':
+		p.addRange(a, f.high, p.parseStep(1))
+	default:
 		p.addRange(a, a, 1)
-		return nil
 	}
-	b, err := p.parseValue()
-	if err != nil {
-		return err
-	}
-	if a > b && f == yearField {
-		return p.errorAt(0, "the range %d-%d ends before it begins", a, b)
-	}
-	return p.parseStepped(a, b)
 }
 
 // parseLastDay parses what follows an L: nothing, W, -n or -nW.
-func (p *fieldParser) parseLastDay() (err error) {
+func (p *fieldParser) parseLastDay() {
 	n, set := 0, &p.days.last
 	if p.accept('-') {
-		if n, err = p.parseNumber("the number after L-", 0, 30); err != nil {
-			return err
-		}
+		n = p.parseNumber("the number after L-", 0, 30)
 	}
 	if p.accept('W') {
 		set = &p.days.lastNearest
 	}
 	*set |= 1 << n
-	return nil
-}
-
-// parseStepped parses "/n", which may be missing, and adds the values from a to b.
-func (p *fieldParser) parseStepped(a, b int) error {
-	step, err := p.parseStep(1)
-	if err == nil {
-		p.addRange(a, b, step)
-	}
-	return err
 }
 
 // parseStep parses "/n", and returns the given step if it is missing.
-func (p *fieldParser) parseStep(missing int) (int, error) {
+func (p *fieldParser) parseStep(missing int) int {
 	if !p.accept('/') {
-		return missing, nil
+		return missing
 	}
 	return p.parseNumber("the step", 1, maxNumber-1)
 }
@@ -284,7 +247,7 @@ func (p *fieldParser) addRange(a, b, step int) {
 	}
 }
 
-func (p *fieldParser) parseValue() (int, error) {
+func (p *fieldParser) parseValue() int {
 	if c := p.peek(); c < 'A' || c > 'Z' {
 		return p.parseNumber("a value", p.field.low, p.field.most)
 	}
@@ -299,42 +262,42 @@ func (p *fieldParser) parseValue() (int, error) {
 		p.pos--
 	}
 	if i := strings.Index(f.names, name); len(name) == 3 && i >= 0 && i%3 == 0 {
-		return f.low + i/3, nil
+		return f.low + i/3
 	}
 	switch {
 	case name == "H":
-		return 0, p.errorAt(start, "H is not resolved: each job gets a value for it when it is created")
+		panic(p.errorAt(start, "H is not resolved: each job gets a value for it when it is created"))
 	case name == "L" && f == weekdayField:
-		return 0, p.errorAt(start, "L needs a weekday before it, such as FRIL")
+		panic(p.errorAt(start, "L needs a weekday before it, such as FRIL"))
 	case name == "W" && f == dayField:
-		return 0, p.errorAt(start, "W needs a day before it, such as 15W")
+		panic(p.errorAt(start, "W needs a day before it, such as 15W"))
 	case f.names == "":
-		return 0, p.errorAt(start, "%q is not a number", written)
+		panic(p.errorAt(start, "%q is not a number", written))
 	}
-	return 0, p.errorAt(start, "there is no %q; names have three letters, %s to %s", written, f.names[:3], f.names[len(f.names)-3:])
+	panic(p.errorAt(start, "there is no %q; names have three letters, %s to %s", written, f.names[:3], f.names[len(f.names)-3:]))
 }
 
 const maxNumber = 1_000_000
 
 // parseNumber parses digits; what names the number in errors.
-func (p *fieldParser) parseNumber(what string, low, high int) (int, error) {
+func (p *fieldParser) parseNumber(what string, low, high int) int {
 	start := p.pos
 	written := p.digits()
 	n := int(parseDigits(written, maxNumber-1))
 	switch c := p.peek(); {
 	case written != "" && low <= n && n <= high:
-		return n, nil
+		return n
 	case written != "" && what == "a value":
-		return 0, errorAt(p.itemAt+start, p.field.example, "%s %s is out of range, it goes from %d to %d", p.field.name, written, low, high)
+		panic(errorAt(p.itemAt+start, p.field.example, "%s %s is out of range, it goes from %d to %d", p.field.name, written, low, high))
 	case written != "" && n < low && high == maxNumber-1:
-		return 0, p.errorAt(start, "%s must be at least %d", what, low)
+		panic(p.errorAt(start, "%s must be at least %d", what, low))
 	case written != "":
-		return 0, p.errorAt(start, "%s %s is out of range, it goes from %d to %d", what, written, low, high)
+		panic(p.errorAt(start, "%s %s is out of range, it goes from %d to %d", what, written, low, high))
 	case c == 0:
-		return 0, p.errorAt(start, "%s is missing", what)
+		panic(p.errorAt(start, "%s is missing", what))
 	case c == '+' || c == '-':
-		return 0, p.errorAt(start, "numbers cannot have a sign")
+		panic(p.errorAt(start, "numbers cannot have a sign"))
 	default:
-		return 0, p.errorAt(start, "unexpected %q in place of %s", c, what)
+		panic(p.errorAt(start, "unexpected %q in place of %s", c, what))
 	}
 }

@@ -125,7 +125,7 @@ func (c *cron) describeDays() (days, months string) {
 	f := c.dayFields
 	anyDay, anyWeekday := f.days == allBits(31), f.weekdays == allBits(7)
 	switch {
-	case anyDay && anyWeekday, f.eitherField && (anyDay || anyWeekday):
+	case f.everyDay():
 		return "", months
 	case f.eitherField:
 		return "on " + f.listDays() + " of the month or on " + f.listWeekdays(), months
@@ -261,7 +261,7 @@ func (r *rrule) describe(set *rruleSet) (string, bool) {
 // describeTimes returns the times of the day or of the unit, and the hours of a rule
 // of hours or less.
 func (r *rrule) describeTimes() (clockTimes, within string, ok bool) {
-	t := &r.rrulePattern.times
+	t := &r.wallPattern.times
 	switch {
 	case r.freq < hourly && t.len > maxDescribedTimes, r.freq == hourly && t.seconds != 1,
 		r.freq >= minutely && r.minutes != nil, r.freq == secondly && r.seconds != nil:

@@ -133,7 +133,7 @@ func TestDescribeDistinguishesRules(t *testing.T) {
 			continue
 		}
 		c := rule.(*cron)
-		m := meaning{c.times, c.months, c.days, bitset{}}
+		m := meaning{c.times, c.months, c.dayFields.monthTable(), bitset{}}
 		if c.years != nil {
 			m.years = *c.years
 		}

@@ -86,6 +86,12 @@ func expectRRule(t *testing.T, text string, o Options, after, want string) {
 	}
 }
 
+// parseRRuleSet is parse without its checks.
+func parseRRuleSet(text string, o Options) (_ Rule, err error) {
+	defer catch(&err)
+	return parseRRules(text, o), nil
+}
+
 // parseOnlyRRule is Parse for texts that it may not recognize as calendar rules.
 func parseOnlyRRule(text string, o Options) (Rule, error) {
 	rule, err := parseRRuleSet(text, o)

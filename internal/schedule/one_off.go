@@ -29,15 +29,12 @@ func Once(r Rule) (time.Time, bool) {
 // parseOneOff parses an instant in the form of RFC 3339. The seconds may be left
 // out, and without an offset it is a wall time of the time zone. It has the
 // precision of a microsecond; more digits of a fraction are dropped.
-func parseOneOff(text string, o Options) (Rule, error) {
-	i, err := parseInstant(text, 0, instantExample, o.Timezone)
-	if err != nil {
-		return nil, err
-	}
+func parseOneOff(text string, o Options) Rule {
+	i := parseInstant(text, 0, instantExample, o.Timezone)
 	if i.skipped && o.SkipGap {
-		return nil, errorf(instantExample, "the clock in %s skips %s", o.Timezone, strings.TrimSpace(text))
+		panic(errorf(instantExample, "the clock in %s skips %s", o.Timezone, strings.TrimSpace(text)))
 	}
-	return &oneOff{time.UnixMicro(i.micros).UTC(), i}, nil
+	return &oneOff{time.UnixMicro(i.micros).UTC(), i}
 }
 
 type parsedInstant struct {
@@ -50,19 +47,14 @@ type parsedInstant struct {
 }
 
 // parseInstant parses the text from pos to its end.
-func parseInstant(text string, pos int, example, timezone string) (m parsedInstant, err error) {
+func parseInstant(text string, pos int, example, timezone string) (m parsedInstant) {
 	p := &instantParser{scanner: scanner{text, pos}, example: example}
 	wall, micros := p.parseDateTime()
 	offset, local := p.parseOffset()
-	if p.err != nil {
-		return m, p.err
-	}
 	if local && timezone == "" {
-		return m, zoneErrorf(zoneExample, "an instant without an offset requires a time zone")
+		panic(zoneErrorf(zoneExample, "an instant without an offset requires a time zone"))
 	}
-	if m.zone, err = loadZoneOrUTC(timezone); err != nil {
-		return m, err
-	}
+	m.zone = zoneOrUTC(timezone)
 	t := wall - offset
 	if m.local = local; local {
 		m.wall = wall
@@ -71,29 +63,23 @@ func parseInstant(text string, pos int, example, timezone string) (m parsedInsta
 		m.wall = m.zone.wallAt(t)
 	}
 	if t < 0 || t >= dayNumber(lastInstantYear+1, 1, 1)*secondsPerDay {
-		return m, errorf(p.example, "the instant is outside the years %d to %d in UTC", firstYear, lastInstantYear)
+		panic(errorf(p.example, "the instant is outside the years %d to %d in UTC", firstYear, lastInstantYear))
 	}
 	m.fraction = micros != 0
 	if m.skipped {
 		micros = 0
 	}
 	m.micros = t*microsPerSecond + micros
-	return m, nil
+	return m
 }
 
-// instantParser parses an instant. After the first error it does nothing.
 type instantParser struct {
 	scanner
 	example string // a correct text
-	err     error
 }
 
-// setError keeps the first error, and ends the text there.
-func (p *instantParser) setError(pos int, format string, args ...any) {
-	if p.err == nil {
-		p.err = errorAt(pos, p.example, format, args...)
-		p.text = p.text[:min(p.pos, len(p.text))]
-	}
+func (p *instantParser) errorAt(pos int, format string, args ...any) error {
+	return errorAt(pos, p.example, format, args...)
 }
 
 // parseDateTime parses up to the offset, and returns a wall time.
@@ -103,9 +89,6 @@ func (p *instantParser) parseDateTime() (wall, micros int64) {
 	p.expect('-', "the month")
 	month := p.parseNumber("month", 2, 1, 12)
 	p.expect('-', "the day")
-	if p.err != nil {
-		return 0, 0
-	}
 	day := p.parseNumber("day", 2, 1, monthLength(year, month))
 	p.expect('T', "the time")
 	hour := p.parseNumber("hour", 2, 0, 23)
@@ -117,7 +100,7 @@ func (p *instantParser) parseDateTime() (wall, micros int64) {
 		if start := p.pos + 1; p.accept('.') {
 			digits := p.digits()
 			if n := len(digits); n == 0 || n > 9 {
-				p.setError(start, "a fraction of a second has 1 to 9 digits")
+				panic(p.errorAt(start, "a fraction of a second has 1 to 9 digits"))
 			}
 			micros = parseDigits((digits + "000000")[:6], microsPerSecond)
 		}
@@ -143,34 +126,31 @@ func (p *instantParser) parseOffset() (seconds int64, local bool) {
 		local = true
 	}
 	if rest := strings.TrimRight(p.text[p.pos:], " \t"); strings.HasPrefix(rest, "/") {
-		p.example = intervalExample
-		p.setError(p.pos, "an interval begins with R, as in R/%s", strings.TrimSpace(p.text))
+		panic(errorAt(p.pos, intervalExample, "an interval begins with R, as in R/%s", strings.TrimSpace(p.text)))
 	} else if rest != "" {
-		p.setError(p.pos, "%q is neither an offset such as +02:00 nor Z", rest)
+		panic(p.errorAt(p.pos, "%q is neither an offset such as +02:00 nor Z", rest))
 	}
 	return seconds, local
 }
 
 func (p *instantParser) expect(c byte, before string) {
 	if !p.accept(c) {
-		p.setError(p.pos, "%q is missing before %s", string(c), before)
+		panic(p.errorAt(p.pos, "%q is missing before %s", string(c), before))
 	}
 }
 
 func (p *instantParser) parseNumber(name string, digits, low, high int) (n int) {
 	start := p.pos
-	for ; digits > 0; digits-- {
+	for range digits {
 		c := p.peek()
 		if c < '0' || c > '9' {
-			p.setError(start, "the %s has too few digits", name)
-			return low
+			panic(p.errorAt(start, "the %s has too few digits", name))
 		}
 		n = n*10 + int(c-'0')
 		p.pos++
 	}
 	if n < low || n > high {
-		p.setError(start, "the %s %d is out of range, it goes from %d to %d", name, n, low, high)
-		return low
+		panic(p.errorAt(start, "the %s %d is out of range, it goes from %d to %d", name, n, low, high))
 	}
 	return n
 }

@@ -39,25 +39,37 @@ func Parse(text string, o Options) (Rule, error) {
 	return sharedRules.put(key, r), nil
 }
 
-func parse(text string, o Options) (Rule, error) {
+// The functions that parse panic with an Error where a text is wrong, and parse and the
+// other exported functions catch it: a parser then reads like the grammar.
+func parse(text string, o Options) (_ Rule, err error) {
+	defer catch(&err)
 	n, _ := notationOf(text)
 	switch {
 	case n == nil:
-		return nil, errorf(cronExample, "the text is empty")
+		panic(errorf(cronExample, "the text is empty"))
 	case len(text) > n.maxText:
-		return nil, errorf(n.example, "the text has %d bytes, the most is %d", len(text), n.maxText)
-	case !n.lines:
-		if err := checkCharacters(text); err != nil {
-			return nil, err
-		}
+		panic(errorf(n.example, "the text has %d bytes, the most is %d", len(text), n.maxText))
+	case !n.lines && checkCharacters(text) != nil:
+		return nil, checkCharacters(text)
 	}
-	return n.parse(text, o)
+	return n.parse(text, o), nil
+}
+
+// catch returns the Error of a panic. It must be deferred.
+func catch(err *error) {
+	switch cause := recover().(type) {
+	case nil:
+	case *Error:
+		*err = cause
+	default:
+		panic(cause)
+	}
 }
 
 // notation is a way to write a schedule.
 type notation struct {
 	matches    func(upper string) bool // tells it from the notations after it
-	parse      func(text string, o Options) (Rule, error)
+	parse      func(text string, o Options) Rule
 	needsStart func(upper string) bool          // see NeedsStart
 	namedZone  func(text string) (string, bool) // see NamedZone; nil: never
 	maxText    int                              // bytes
@@ -72,7 +84,7 @@ var rruleNotation = notation{
 		name, end := propertyName(upper)
 		return strings.Contains(upper, "FREQ=") || slices.Contains(rruleProperties, name) && (end == ':' || end == ';')
 	},
-	parse:      parseRRuleSet,
+	parse:      parseRRules,
 	needsStart: func(upper string) bool { return !containsFolded(upper, "DTSTART") },
 	namedZone:  rruleZone,
 	maxText:    4096, // room for some 400 dates
@@ -234,15 +246,12 @@ func NamedZone(text string) (name string, ok bool) {
 
 // rruleZone is the time zone of a DTSTART line.
 func rruleZone(text string) (name string, ok bool) {
-	lines, err := splitContentLines(text)
-	if err != nil {
-		return "", false
-	}
-	for _, l := range lines {
+	defer catch(new(error)) // Parse says what is wrong.
+	for _, l := range splitContentLines(text) {
 		if property, end := propertyName(l.text); property == "DTSTART" && end != 0 {
 			p := &dateProperty{line: l, name: property}
-			if err := p.parseParameters(); err != nil || p.zone == nil {
-				return "", false
+			if p.parseParameters(); p.zone == nil {
+				break
 			}
 			return p.zone.location.String(), true
 		}

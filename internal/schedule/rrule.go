@@ -35,18 +35,12 @@ type rruleDate struct {
 	dateOnly  bool // without a time of day; at is midnight
 }
 
-// parseRRuleSet parses a recurrence rule such as "FREQ=WEEKLY;BYDAY=MO,WE", alone or
+// parseRRules parses a recurrence rule such as "FREQ=WEEKLY;BYDAY=MO,WE", alone or
 // as one of several property lines.
-func parseRRuleSet(text string, o Options) (Rule, error) {
-	lines, err := splitContentLines(text)
-	if err != nil {
-		return nil, err
-	}
+func parseRRules(text string, o Options) Rule {
 	c := &rruleParser{options: o}
-	for _, l := range lines {
-		if err := c.parseProperty(l); err != nil {
-			return nil, err
-		}
+	for _, l := range splitContentLines(text) {
+		c.parseProperty(l)
 	}
 	return c.build()
 }
@@ -57,7 +51,7 @@ func (r *rruleSet) Next(after time.Time) time.Time {
 }
 
 // prepare turns the dates of the set into instants and wall times.
-func (r *rruleSet) prepare(o Options, b *budget) error {
+func (r *rruleSet) prepare(o Options, b *budget) {
 	for _, d := range r.exdates {
 		t, skipped := r.zone.resolve(d.at)
 		switch {
@@ -75,9 +69,7 @@ func (r *rruleSet) prepare(o Options, b *budget) error {
 	slices.Sort(r.exdateInstants)
 	slices.Sort(r.exdateGapTimes)
 	for _, rule := range r.rules {
-		if err := rule.prepare(r, o, b); err != nil {
-			return err
-		}
+		rule.prepare(r, o, b)
 		r.clocks = append(r.clocks, &rule.wallClock)
 	}
 	var walls wallList
@@ -97,7 +89,6 @@ func (r *rruleSet) prepare(o Options, b *budget) error {
 		c.last = min(c.last, walls[len(walls)-1]+maxOffset)
 		r.clocks = append(r.clocks, &c)
 	}
-	return nil
 }
 
 // clock returns that of the first rule; all of a set share their zone and options.
@@ -269,9 +260,6 @@ type budget struct {
 	most  int64
 }
 
-// exceeded is the panic that ends a computation whose budget is spent.
-type exceeded struct{}
-
 func (b *budget) spend(steps int64) {
 	if b != nil {
 		b.add(steps)
@@ -280,33 +268,25 @@ func (b *budget) spend(steps int64) {
 
 func (b *budget) add(steps int64) {
 	if b.steps += steps; b.steps > b.most {
-		panic(exceeded{})
+		panic(errTooExpensive)
 	}
 }
 
 // prepareWithin prepares and measures a set, unless that takes too many steps.
-func (r *rruleSet) prepareWithin(o Options, readSteps, nextSteps int64) (err error) {
+func (r *rruleSet) prepareWithin(o Options, readSteps, nextSteps int64) {
 	b := &budget{most: readSteps}
-	defer func() {
-		if cause := recover(); cause != nil {
-			if _, ours := cause.(exceeded); !ours {
-				panic(cause)
-			}
-			err = errTooExpensive
-		}
-	}()
-	if err := r.prepare(o, b); err != nil {
-		return err
-	}
+	r.prepare(o, b)
 	r.nextSteps = r.measure(b)
 	r.readSteps = b.steps
 	r.setBudget(nil)
-	return r.checkSteps(readSteps, nextSteps)
+	if err := r.checkSteps(readSteps, nextSteps); err != nil {
+		panic(err)
+	}
 }
 
 func (r *rruleSet) setBudget(b *budget) {
 	for _, rule := range r.rules {
-		rule.rrulePattern.budget = b
+		rule.wallPattern.budget = b
 	}
 	for _, c := range r.clocks {
 		c.budget = b

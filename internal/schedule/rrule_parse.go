@@ -49,7 +49,7 @@ func (l *contentLine) isRule() bool {
 // splitContentLines splits a text into properties, which line breaks or blanks
 // separate. A line that begins with a blank continues the one before; blanks after a
 // mark such as ";" are dropped.
-func splitContentLines(text string) ([]*contentLine, error) {
+func splitContentLines(text string) []*contentLine {
 	var lines []*contentLine
 	var last *contentLine
 	blanks := "" // before the word
@@ -64,13 +64,9 @@ func splitContentLines(text string) ([]*contentLine, error) {
 			continue
 		}
 		if i := strings.IndexFunc(word, func(r rune) bool { return r <= ' ' || r > '~' }); i >= 0 {
-			return nil, errorAt(pos+i, rruleExample, "unexpected character %q", []rune(word[i:])[0])
+			panic(errorAt(pos+i, rruleExample, "unexpected character %q", []rune(word[i:])[0]))
 		}
-		begins, err := startsContentLine(last, blanks, word, pos)
-		if err != nil {
-			return nil, err
-		}
-		if begins {
+		if startsContentLine(last, blanks, word, pos) {
 			last = &contentLine{}
 			lines = append(lines, last)
 		}
@@ -81,12 +77,12 @@ func splitContentLines(text string) ([]*contentLine, error) {
 		pos += len(word)
 		blanks = ""
 	}
-	return lines, nil
+	return lines
 }
 
 // startsContentLine decides whether a word is the beginning of a property or belongs to
 // the line before it, which may be nil.
-func startsContentLine(last *contentLine, blanks, word string, pos int) (bool, error) {
+func startsContentLine(last *contentLine, blanks, word string, pos int) bool {
 	const marks = ";:,="
 	name, end := propertyName(word)
 	property := name != "" && (end == ':' || end == ';')
@@ -95,13 +91,13 @@ func startsContentLine(last *contentLine, blanks, word string, pos int) (bool, e
 	switch {
 	case last == nil, broken && !folded, property && (!folded || slices.Contains(rruleProperties, name)),
 		name != "" && end == '=' && !last.isRule(): // a rule without its name
-		return true, nil
+		return true
 	case folded, strings.IndexByte(marks, word[0]) >= 0, strings.IndexByte(marks, last.text[len(last.text)-1]) >= 0:
-		return false, nil
+		return false
 	case last.isRule():
-		return false, errorAt(pos, rruleExample, "a %q is missing before %q", ";", word)
+		panic(errorAt(pos, rruleExample, "a %q is missing before %q", ";", word))
 	}
-	return false, errorAt(pos, rruleExample, "unexpected %q after %q", word, last.text)
+	panic(errorAt(pos, rruleExample, "unexpected %q after %q", word, last.text))
 }
 
 type rruleParser struct {
@@ -120,55 +116,49 @@ type dateProperty struct {
 	from   int    // where the dates begin
 }
 
-func (c *rruleParser) parseProperty(l *contentLine) error {
+func (c *rruleParser) parseProperty(l *contentLine) {
 	name, end := propertyName(l.text)
 	switch {
 	case end == '=':
-		return c.addRule(l, 0)
+		c.addRule(l, 0)
+		return
 	case name == "RRULE" && end == ':':
-		return c.addRule(l, len("RRULE:"))
+		c.addRule(l, len("RRULE:"))
+		return
 	case name == "RRULE":
-		return l.errorAt(len(name), "RRULE has no parameters: a %q follows it", ":")
+		panic(l.errorAt(len(name), "RRULE has no parameters: a %q follows it", ":"))
 	case name == "EXRULE":
-		return l.errorAt(0, "EXRULE is not supported, as in RFC 5545: name the dates in an EXDATE")
+		panic(l.errorAt(0, "EXRULE is not supported, as in RFC 5545: name the dates in an EXDATE"))
 	case name != "DTSTART" && name != "RDATE" && name != "EXDATE" || end == 0:
-		return l.errorAt(0, "%q is not a DTSTART, RRULE, RDATE or EXDATE line", l.text)
+		panic(l.errorAt(0, "%q is not a DTSTART, RRULE, RDATE or EXDATE line", l.text))
 	}
 	p := &dateProperty{line: l, name: name}
-	if err := p.parseParameters(); err != nil {
-		return err
-	}
+	p.parseParameters()
 	switch {
 	case name != "DTSTART":
 		c.dates = append(c.dates, p)
 	case c.start != nil:
-		return l.errorAt(0, "there are two DTSTART lines")
+		panic(l.errorAt(0, "there are two DTSTART lines"))
 	default:
 		c.start = p
 	}
-	return nil
 }
 
-func (c *rruleParser) addRule(l *contentLine, from int) error {
+func (c *rruleParser) addRule(l *contentLine, from int) {
 	if len(c.rules) == maxRRules {
-		return l.errorAt(0, "there are more than %d RRULE lines", maxRRules)
+		panic(l.errorAt(0, "there are more than %d RRULE lines", maxRRules))
 	}
-	r, err := parseRRule(l, from)
-	if err != nil {
-		return err
-	}
-	c.rules = append(c.rules, r)
-	return nil
+	c.rules = append(c.rules, parseRRule(l, from))
 }
 
 // parseParameters parses what is between the name of a property and its colon.
-func (p *dateProperty) parseParameters() error {
+func (p *dateProperty) parseParameters() {
 	l, pos := p.line, len(p.name)
 	for l.text[pos] == ';' {
 		pos++
 		end := parameterEnd(l.text, pos)
 		if end == len(l.text) {
-			return l.errorAt(end, "%s: a %q and a date are missing", p.name, ":")
+			panic(l.errorAt(end, "%s: a %q and a date are missing", p.name, ":"))
 		}
 		key, value, _ := strings.Cut(l.text[pos:end], "=")
 		valueAt := pos + len(key) + 1
@@ -179,23 +169,20 @@ func (p *dateProperty) parseParameters() error {
 		case "TZID":
 			z, err := loadZone(value)
 			if e, ok := err.(*Error); ok {
-				return &Error{Field: "schedule", Column: l.pos(valueAt) + 1, Message: e.Message, Example: rruleExample}
-			} else if err != nil {
-				return err
+				panic(&Error{Field: "schedule", Column: l.pos(valueAt) + 1, Message: e.Message, Example: rruleExample})
 			}
 			p.zone, p.zoneAt = z, valueAt
 		case "VALUE":
 			if upper != "DATE" && upper != "DATE-TIME" {
-				return l.errorAt(valueAt, "%s: the VALUE is DATE or DATE-TIME, not %q", p.name, value)
+				panic(l.errorAt(valueAt, "%s: the VALUE is DATE or DATE-TIME, not %q", p.name, value))
 			}
 			p.value = upper
 		default:
-			return l.errorAt(pos, "%s: unknown parameter %q; use TZID or VALUE", p.name, key)
+			panic(l.errorAt(pos, "%s: unknown parameter %q; use TZID or VALUE", p.name, key))
 		}
 		pos = end
 	}
 	p.from = pos + 1
-	return nil
 }
 
 func parameterEnd(text string, pos int) int {
@@ -211,55 +198,45 @@ func parameterEnd(text string, pos int) int {
 	return pos
 }
 
-func (c *rruleParser) build() (Rule, error) {
+func (c *rruleParser) build() Rule {
 	if len(c.rules) == 0 {
-		return nil, errorf(rruleExample, "there is no RRULE")
+		panic(errorf(rruleExample, "there is no RRULE"))
 	}
 	r := &rruleSet{rules: c.rules}
 	if name := c.options.Timezone; c.start == nil || c.start.zone == nil {
-		var err error
-		if r.zone, err = loadZoneOrUTC(name); err != nil {
-			return nil, err
-		}
+		r.zone = zoneOrUTC(name)
 	} else if own := c.start.zone.location.String(); name != "" && name != own {
-		return nil, c.start.line.errorAt(c.start.zoneAt, "DTSTART names the time zone %q itself, but the timezone is %q", own, name)
+		panic(c.start.line.errorAt(c.start.zoneAt, "DTSTART names the time zone %q itself, but the timezone is %q", own, name))
 	} else {
 		r.zone = c.start.zone
 	}
-	if err := c.resolveStart(r); err != nil {
-		return nil, err
-	}
+	c.resolveStart(r)
 	for _, p := range c.dates {
-		list, err := p.parseDates(r.zone)
-		if err != nil {
-			return nil, err
-		}
+		list := p.parseDates(r.zone)
 		if p.name == "RDATE" {
 			r.rdates = append(r.rdates, list...)
 		} else {
 			r.exdates = append(r.exdates, list...)
 		}
 	}
-	return r, r.prepareWithin(c.options, storedShare*maxReadSteps, storedShare*maxNextSteps)
+	r.prepareWithin(c.options, storedShare*maxReadSteps, storedShare*maxNextSteps)
+	return r
 }
 
 // resolveStart finds the start of the rule: its DTSTART or Options.Start.
-func (c *rruleParser) resolveStart(r *rruleSet) error {
+func (c *rruleParser) resolveStart(r *rruleSet) {
 	var m rruleDate
 	switch begin := c.options.Start; {
 	case c.start != nil:
-		list, err := c.start.parseDates(r.zone)
-		if err != nil {
-			return err
-		}
+		list := c.start.parseDates(r.zone)
 		if len(list) > 1 {
-			return c.start.line.errorAt(c.start.from, "DTSTART is a single date")
+			panic(c.start.line.errorAt(c.start.from, "DTSTART is a single date"))
 		}
 		m = list[0]
 	case begin.IsZero():
-		return errorf(rruleStartExample, "a calendar rule needs a start: give it a DTSTART line or starts_at")
+		panic(errorf(rruleStartExample, "a calendar rule needs a start: give it a DTSTART line or starts_at"))
 	case begin.Unix() < firstInstant || begin.Unix() >= horizon:
-		return errorf(rruleExample, "the schedule begins outside the years 1 to %d", lastYear)
+		panic(errorf(rruleExample, "the schedule begins outside the years 1 to %d", lastYear))
 	default:
 		m = rruleDate{at: begin.Unix(), isInstant: true}
 	}
@@ -270,24 +247,21 @@ func (c *rruleParser) resolveStart(r *rruleSet) error {
 	} else {
 		r.begin, _ = r.zone.resolve(m.at)
 	}
-	return nil
 }
 
 // parseDates parses the dates of a property. Those of another zone than the rule's
 // become instants.
-func (p *dateProperty) parseDates(z *zone) (list []rruleDate, err error) {
+func (p *dateProperty) parseDates(z *zone) (list []rruleDate) {
 	pos := p.from
 	for item := range strings.SplitSeq(p.line.text[p.from:], ",") {
-		m, err := p.line.parseDate(pos, item)
+		m := p.line.parseDate(pos, item)
 		switch {
-		case err != nil:
-			return nil, err
 		case p.value == "DATE" && !m.dateOnly:
-			return nil, p.line.errorAt(pos+len("20260301"), "%s: a VALUE=DATE has no time of day", p.name)
+			panic(p.line.errorAt(pos+len("20260301"), "%s: a VALUE=DATE has no time of day", p.name))
 		case p.value == "DATE-TIME" && m.dateOnly:
-			return nil, p.line.errorAt(pos, "%s: a VALUE=DATE-TIME needs a time of day such as 20260301T090000", p.name)
+			panic(p.line.errorAt(pos, "%s: a VALUE=DATE-TIME needs a time of day such as 20260301T090000", p.name))
 		case m.isInstant && p.zone != nil:
-			return nil, p.line.errorAt(pos+len(item)-1, "%s: a time with a Z is in UTC and has no TZID", p.name)
+			panic(p.line.errorAt(pos+len(item)-1, "%s: a time with a Z is in UTC and has no TZID", p.name))
 		case p.zone != nil && p.zone != z:
 			m.at, _ = p.zone.resolve(m.at)
 			m.isInstant = true
@@ -295,50 +269,41 @@ func (p *dateProperty) parseDates(z *zone) (list []rruleDate, err error) {
 		list = append(list, m)
 		pos += len(item) + 1
 	}
-	return list, nil
+	return list
 }
 
 // parseDate parses a date such as 20260301, 20260301T090000 or 20260301T090000Z.
-func (l *contentLine) parseDate(pos int, text string) (m rruleDate, err error) {
+func (l *contentLine) parseDate(pos int, text string) (m rruleDate) {
 	// requireDigits refuses a text with less than n digits from a character on.
 	requireDigits := func(from, n int) {
 		rest := text[min(from, len(text)):]
-		if digits := len(rest) - len(strings.TrimLeft(rest, "0123456789")); err == nil && digits < n {
-			err = l.errorAt(pos+from+digits, "%q is not a date such as 20260301T090000, with or without a Z", text)
+		if digits := len(rest) - len(strings.TrimLeft(rest, "0123456789")); digits < n {
+			panic(l.errorAt(pos+from+digits, "%q is not a date such as 20260301T090000, with or without a Z", text))
 		}
 	}
 	number := func(name string, from, n, low, high int) int {
-		if err != nil {
-			return low
-		}
 		v := int(parseDigits(text[from:from+n], 9999))
 		if v < low || v > high {
-			err = l.errorAt(pos+from, "the %s %d is out of range, it goes from %d to %d", name, v, low, high)
-			return low
+			panic(l.errorAt(pos+from, "the %s %d is out of range, it goes from %d to %d", name, v, low, high))
 		}
 		return v
 	}
 	requireDigits(0, 8)
 	year, month := number("year", 0, 4, 1, 9999), number("month", 4, 2, 1, 12)
-	if err != nil {
-		return m, err
+	if m.dateOnly = len(text) == 8; !m.dateOnly && text[8]|0x20 != 't' {
+		panic(l.errorAt(pos+8, "%q is not a date such as 20260301T090000, with or without a Z", text))
 	}
 	day := number("day", 6, 2, 1, monthLength(year, month))
 	m.at = dayNumber(year, month, day) * secondsPerDay
-	if len(text) == 8 {
-		m.dateOnly = true
-		return m, err
-	}
-	if text[8]|0x20 != 't' {
-		return m, l.errorAt(pos+8, "%q is not a date such as 20260301T090000, with or without a Z", text)
+	if m.dateOnly {
+		return m
 	}
 	requireDigits(9, 6)
 	hour, minute, second := number("hour", 9, 2, 0, 23), number("minute", 11, 2, 0, 59), number("second", 13, 2, 0, 59)
 	m.at += int64((hour*60+minute)*60 + second)
-	if rest := text[min(15, len(text)):]; err == nil && rest != "" {
-		if m.isInstant = rest == "Z" || rest == "z"; !m.isInstant {
-			err = l.errorAt(pos+15, "unexpected %q after %q", rest, text[:15])
-		}
+	rest := text[15:]
+	if m.isInstant = rest == "Z" || rest == "z"; rest != "" && !m.isInstant {
+		panic(l.errorAt(pos+15, "unexpected %q after %q", rest, text[:15]))
 	}
-	return m, err
+	return m
 }

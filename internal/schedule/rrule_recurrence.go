@@ -40,7 +40,7 @@ type rrule struct {
 	wkst     int // WKST, 0 for a Sunday; Monday if it is not given
 
 	wallClock
-	rrulePattern
+	wallPattern
 	floor   int64 // no wall time before it
 	ceiling int64 // no wall time after it: UNTIL on the wall clock
 }
@@ -66,7 +66,7 @@ func (p *rrulePart) errorAt(i int, format string, args ...any) error {
 	return p.line.errorAt(p.valueAt+i, p.name+": "+format, args...)
 }
 
-func parseRRule(l *contentLine, from int) (*rrule, error) {
+func parseRRule(l *contentLine, from int) *rrule {
 	r := &rrule{interval: 1, wkst: 1}
 	parts := map[string]*rrulePart{}
 	text := strings.ToUpper(strings.TrimSuffix(l.text, ";"))
@@ -75,57 +75,53 @@ func parseRRule(l *contentLine, from int) (*rrule, error) {
 		p := &rrulePart{l, name, value, from, from + len(name) + 1}
 		switch {
 		case !ok:
-			return nil, l.errorAt(from, "%q is not of the form NAME=value", item)
+			panic(l.errorAt(from, "%q is not of the form NAME=value", item))
 		case parts[name] != nil:
-			return nil, l.errorAt(from, "there are two %s parts", name)
+			panic(l.errorAt(from, "there are two %s parts", name))
 		}
-		if err := r.parsePart(p); err != nil {
-			return nil, err
-		}
+		r.parsePart(p)
 		parts[name] = p
 		from += len(item) + 1
 	}
 	if parts["FREQ"] == nil {
-		return nil, l.errorAt(0, "FREQ is missing")
+		panic(l.errorAt(0, "FREQ is missing"))
 	}
-	return r, r.checkParts(parts)
+	r.checkParts(parts)
+	return r
 }
 
-func (r *rrule) parsePart(p *rrulePart) (err error) {
+func (r *rrule) parsePart(p *rrulePart) {
 	switch p.name {
 	case "FREQ":
 		i := slices.Index(frequencies, p.value)
 		if i < 0 {
-			return p.errorAt(0, "unknown frequency %q; use one of "+strings.Join(frequencies, ", "), p.value)
+			panic(p.errorAt(0, "unknown frequency %q; use one of "+strings.Join(frequencies, ", "), p.value))
 		}
 		r.freq = frequency(i)
 	case "INTERVAL":
-		r.interval, err = p.parsePositive(maxInterval)
+		r.interval = p.parsePositive(maxInterval)
 	case "COUNT":
-		r.count, err = p.parsePositive(maxRRuleCount)
+		r.count = p.parsePositive(maxRRuleCount)
 	case "UNTIL":
-		var m rruleDate
-		if m, err = p.line.parseDate(p.valueAt, p.value); err == nil {
-			r.until = &m
-		}
+		m := p.line.parseDate(p.valueAt, p.value)
+		r.until = &m
 	case "WKST":
 		if r.wkst = weekdayNumber(p.value); r.wkst < 0 {
-			return p.errorAt(0, "unknown weekday %q; use SU, MO, TU, WE, TH, FR or SA", p.value)
+			panic(p.errorAt(0, "unknown weekday %q; use SU, MO, TU, WE, TH, FR or SA", p.value))
 		}
 	case "BYDAY":
-		r.weekdays, err = p.parseWeekdays()
+		r.weekdays = p.parseWeekdays()
 	case "BYEASTER":
-		return p.line.errorAt(p.nameAt, "BYEASTER is not part of RFC 5545 and not supported")
+		panic(p.line.errorAt(p.nameAt, "BYEASTER is not part of RFC 5545 and not supported"))
 	default:
 		for _, l := range r.numberLists() {
 			if l.name == p.name {
-				*l.values, err = p.parseNumbers(l.low, l.high, l.signed)
-				return err
+				*l.values = p.parseNumbers(l.low, l.high, l.signed)
+				return
 			}
 		}
-		return p.line.errorAt(p.nameAt, "unknown part %q", p.name)
+		panic(p.line.errorAt(p.nameAt, "unknown part %q", p.name))
 	}
-	return err
 }
 
 type numberList struct {
@@ -153,71 +149,64 @@ const (
 	maxRRuleCount = 1_000_000 // of COUNT
 )
 
-func (p *rrulePart) parsePositive(most int) (int64, error) {
-	n, err := p.parseNumber(0, p.value, 1, most, false)
-	return int64(n), err
+func (p *rrulePart) parsePositive(most int) int64 {
+	return int64(p.parseNumber(0, p.value, 1, most, false))
 }
 
-func (p *rrulePart) parseNumbers(low, high int, signed bool) (list []int, err error) {
+func (p *rrulePart) parseNumbers(low, high int, signed bool) (list []int) {
 	pos := 0
 	for item := range strings.SplitSeq(p.value, ",") {
-		n, err := p.parseNumber(pos, item, low, high, signed)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, n)
+		list = append(list, p.parseNumber(pos, item, low, high, signed))
 		pos += len(item) + 1
 	}
 	slices.Sort(list)
-	return slices.Compact(list), nil
+	return slices.Compact(list)
 }
 
 // parseNumber parses a number from low to high, or from -high to -low if it is signed.
-func (p *rrulePart) parseNumber(pos int, text string, low, high int, signed bool) (int, error) {
+func (p *rrulePart) parseNumber(pos int, text string, low, high int, signed bool) int {
 	digits := text
 	if signed && text != "" && (text[0] == '+' || text[0] == '-') {
 		digits = text[1:]
 	}
 	if digits == "" {
-		return 0, p.errorAt(pos, "a value is missing")
+		panic(p.errorAt(pos, "a value is missing"))
 	}
 	if strings.Trim(digits, "0123456789") != "" {
-		return 0, p.errorAt(pos, "%q is not a number", text)
+		panic(p.errorAt(pos, "%q is not a number", text))
 	}
 	switch n := int(parseDigits(digits, maxInterval)); {
 	case (n < low || n > high) && signed:
-		return 0, p.errorAt(pos, "%s is out of range, it goes from %d to %d or from -%d to -%d", text, low, high, high, low)
+		panic(p.errorAt(pos, "%s is out of range, it goes from %d to %d or from -%d to -%d", text, low, high, high, low))
 	case p.name == "BYSECOND" && n == 60:
-		return 0, p.errorAt(pos, "60 is a leap second, which no clock here shows; it goes from 0 to 59")
+		panic(p.errorAt(pos, "60 is a leap second, which no clock here shows; it goes from 0 to 59"))
 	case n < low || n > high:
-		return 0, p.errorAt(pos, "%s is out of range, it goes from %d to %d", text, low, high)
+		panic(p.errorAt(pos, "%s is out of range, it goes from %d to %d", text, low, high))
 	case text[0] == '-':
-		return -n, nil
+		return -n
 	default:
-		return n, nil
+		return n
 	}
 }
 
 // parseWeekdays parses a list such as "MO,2TU,-1FR".
-func (p *rrulePart) parseWeekdays() (list []nthWeekday, err error) {
+func (p *rrulePart) parseWeekdays() (list []nthWeekday) {
 	pos := 0
 	for item := range strings.SplitSeq(p.value, ",") {
 		split := max(len(item)-2, 0)
 		d := nthWeekday{weekday: weekdayNumber(item[split:])}
 		if d.weekday < 0 {
-			return nil, p.errorAt(pos, "unknown weekday %q; use SU, MO, TU, WE, TH, FR or SA, with or without a number before them", item)
+			panic(p.errorAt(pos, "unknown weekday %q; use SU, MO, TU, WE, TH, FR or SA, with or without a number before them", item))
 		}
 		if split > 0 {
-			if d.n, err = p.parseNumber(pos, item[:split], 1, 53, true); err != nil {
-				return nil, err
-			}
+			d.n = p.parseNumber(pos, item[:split], 1, 53, true)
 		}
 		if !slices.Contains(list, d) {
 			list = append(list, d)
 		}
 		pos += len(item) + 1
 	}
-	return list, nil
+	return list
 }
 
 // weekdayNumber returns 0 for "SU" to 6 for "SA", or -1.
@@ -229,7 +218,7 @@ func weekdayNumber(name string) int {
 }
 
 // checkParts refuses what RFC 5545 does not allow together.
-func (r *rrule) checkParts(parts map[string]*rrulePart) error {
+func (r *rrule) checkParts(parts map[string]*rrulePart) {
 	forbid := func(name, format string, args ...any) error {
 		p := parts[name]
 		return p.line.errorAt(p.nameAt, name+" "+format, args...)
@@ -240,29 +229,28 @@ func (r *rrule) checkParts(parts map[string]*rrulePart) error {
 	}
 	switch {
 	case r.count > 0 && r.until != nil:
-		return forbid("COUNT", "and UNTIL exclude each other")
+		panic(forbid("COUNT", "and UNTIL exclude each other"))
 	case r.weeks != nil && r.freq != yearly:
-		return forbid("BYWEEKNO", "requires FREQ=YEARLY, not %s", r.freq)
+		panic(forbid("BYWEEKNO", "requires FREQ=YEARLY, not %s", r.freq))
 	case r.yearDays != nil && (r.freq == monthly || r.freq == weekly || r.freq == daily):
-		return forbid("BYYEARDAY", "cannot be combined with FREQ=%s", r.freq)
+		panic(forbid("BYYEARDAY", "cannot be combined with FREQ=%s", r.freq))
 	case r.days != nil && r.freq == weekly:
-		return forbid("BYMONTHDAY", "cannot be combined with FREQ=WEEKLY")
+		panic(forbid("BYMONTHDAY", "cannot be combined with FREQ=WEEKLY"))
 	case r.setPos != nil && r.months == nil && r.weeks == nil && r.yearDays == nil && r.days == nil && r.weekdays == nil &&
 		r.hours == nil && r.minutes == nil && r.seconds == nil:
-		return forbid("BYSETPOS", "requires another BY part to choose from")
+		panic(forbid("BYSETPOS", "requires another BY part to choose from"))
 	}
 	for _, d := range r.weekdays {
 		switch {
 		case d.n == 0:
 		case r.freq != yearly && r.freq != monthly:
-			return forbid("BYDAY", "allows numbers only with FREQ=MONTHLY and FREQ=YEARLY, not with %s", r.freq)
+			panic(forbid("BYDAY", "allows numbers only with FREQ=MONTHLY and FREQ=YEARLY, not with %s", r.freq))
 		case r.weeks != nil:
-			return forbid("BYDAY", "allows no numbers together with BYWEEKNO")
+			panic(forbid("BYDAY", "allows no numbers together with BYWEEKNO"))
 		case d.n > days || d.n < -days:
-			return forbid("BYDAY", "%d is out of range: a month has at most %d of a weekday", d.n, days)
+			panic(forbid("BYDAY", "%d is out of range: a month has at most %d of a weekday", d.n, days))
 		}
 	}
-	return nil
 }
 
 // needsEnumeration reports whether occurrences can only be counted one by one.
@@ -275,12 +263,12 @@ func (r *rrule) limitsTimeOfDay() bool {
 	return r.hours != nil || r.freq >= minutely && r.minutes != nil || r.freq == secondly && r.seconds != nil
 }
 
-func (r *rrule) prepare(set *rruleSet, o Options, b *budget) error {
+func (r *rrule) prepare(set *rruleSet, o Options, b *budget) {
 	if set.dateOnly && (r.hours != nil || r.minutes != nil || r.seconds != nil) {
-		return errorf(rruleExample, "BYHOUR, BYMINUTE and BYSECOND need a DTSTART with a time of day, such as DTSTART:20260301T000000")
+		panic(errorf(rruleExample, "BYHOUR, BYMINUTE and BYSECOND need a DTSTART with a time of day, such as DTSTART:20260301T000000"))
 	}
 	r.wallClock = newWallClock(r, set.zone, r.freq >= hourly, o)
-	r.rrulePattern = newRRulePattern(r, set.start, b)
+	r.wallPattern = newWallPattern(r, set.start, b)
 	if r.setPos != nil {
 		r.periodicity = r.unit
 	}
@@ -311,7 +299,6 @@ func (r *rrule) prepare(set *rruleSet, o Options, b *budget) error {
 		r.last = min(r.last, r.countEnd())
 	}
 	r.ceiling = min(r.ceiling, r.last+maxOffset)
-	return nil
 }
 
 func (r *rrule) nextWall(from, limit int64) int64 {

@@ -5,92 +5,24 @@ import "slices"
 // A rule of hours, minutes or seconds repeats a unit of that length at a fixed
 // distance from DTSTART on. Its dates and unit times leave some of the units.
 
-// nextInUnit is nextMatch for these rules.
-func (p *rrulePattern) nextInUnit(from, limit int64) int64 {
-	begin := from - floorMod(from, p.unit)
-	unit := p.nextUnit(begin, limit)
-	if unit == begin {
-		if s := p.nextTime(int(from - begin)); s >= 0 {
-			return begin + int64(s)
-		}
-		unit = p.nextUnit(begin+p.unit, limit)
-	}
-	if s := p.nextTime(0); unit != never && s >= 0 {
-		return unit + int64(s)
-	}
-	return never
-}
-
-// nextTime returns the first second in a unit from the given one on, or -1.
-func (p *rrulePattern) nextTime(second int) int {
-	if p.setPos == nil {
-		return p.times.next(second)
-	}
-	n := p.setPos.next(p.times.rank(second), p.times.len)
-	if n < 0 {
-		return -1
-	}
-	return p.times.nth(n)
-}
-
-// nextUnit returns the first unit of the rule that does not begin before a second
-// and not after a limit, or never.
-func (p *rrulePattern) nextUnit(from, limit int64) int64 {
-	last := floorDiv(limit, secondsPerDay)
-	for from = align(from, p.origin, p.step); from <= limit; {
-		p.budget.spend(1)
-		today := floorDiv(from, secondsPerDay)
-		day := p.nextDate(today, last)
-		switch {
-		case day == never:
-			return never
-		case day > today:
-			from = align(day*secondsPerDay, p.origin, p.step)
-			continue
-		case p.unitTimes == nil:
-			return from
-		}
-		if s := p.nextUnitTime(from - today*secondsPerDay); s >= 0 {
-			return today*secondsPerDay + s
-		}
-		from = p.skipDays(today+1, last)
-	}
-	return never
-}
-
-// nextUnitTime returns the first unit time at whole steps from a second of a day, or -1.
-func (p *rrulePattern) nextUnitTime(s int64) int64 {
-	if p.residues != nil && !p.hasResidue(s%p.step/p.unit) {
-		return -1
-	}
-	for s < secondsPerDay {
-		p.budget.spend(1)
-		named := int64(p.unitTimes.next(int(s)))
-		if named <= s {
-			return named
-		}
-		s += (named - s + p.step - 1) / p.step * p.step
-	}
-	return -1
-}
-
-// skipDays returns the first unit of the rule from a day on that begins on a day
-// that may have unit times. The first unit of a day decides that, by its residue.
-func (p *rrulePattern) skipDays(day, last int64) int64 {
-	from := align(day*secondsPerDay, p.origin, p.step)
-	tried := int64(0) // days or units
+// skipUnits returns the first unit of the rule, from one of them on, on a day that may have
+// unit times, until a day. The first unit of a day decides that, by its residue.
+func (p *wallPattern) skipUnits(from, last int64) int64 {
+	day, tried := floorDiv(from, secondsPerDay), int64(0) // days or units
 	switch {
 	case p.residues != nil:
 		// Each day the first unit comes earlier by shift, or later by the rest of a step.
 		shift := secondsPerDay % p.step / p.unit
-		first := (from - day*secondsPerDay) / p.unit
+		first := (from - day*secondsPerDay) / p.unit % p.interval
 		for ; day <= last && !p.hasResidue(first); day++ {
 			tried++
 			if first -= shift; first < 0 {
 				first += p.interval
 			}
 		}
-		from = day*secondsPerDay + first*p.unit
+		if tried > 0 {
+			from = day*secondsPerDay + first*p.unit
+		}
 	case p.step >= secondsPerDay:
 		shift, second := p.step%secondsPerDay, floorMod(from, secondsPerDay)
 		for ; from < (last+1)*secondsPerDay && !p.unitTimes.has(int(second)); from += p.step {
@@ -106,7 +38,7 @@ func (p *rrulePattern) skipDays(day, last int64) int64 {
 
 // nextResidue returns the first date from a day on and not after a limit that has unit
 // times, and the residue of its first unit, or never.
-func (p *rrulePattern) nextResidue(day, limit int64) (int64, int64) {
+func (p *wallPattern) nextResidue(day, limit int64) (int64, int64) {
 	for {
 		p.budget.spend(1)
 		if day = p.nextDate(day, limit); day == never {
@@ -116,7 +48,7 @@ func (p *rrulePattern) nextResidue(day, limit int64) (int64, int64) {
 		if p.hasResidue(first) {
 			return day, first
 		}
-		day = floorDiv(p.skipDays(day+1, limit), secondsPerDay)
+		day = floorDiv(p.skipUnits(align((day+1)*secondsPerDay, p.origin, p.step), limit), secondsPerDay)
 	}
 }
 
@@ -124,7 +56,7 @@ const tinySteps = 16 // iterations of the shortest loops that count as one step
 
 // setResidues sets where units can be found at all: by how many units they are after a
 // multiple of step.
-func (p *rrulePattern) setResidues() {
+func (p *wallPattern) setResidues() {
 	p.residues = make([]uint64, p.interval/64+1)
 	left := p.interval
 	for s := p.unitTimes.next(0); s >= 0 && left > 0; s = p.unitTimes.next(s + 1) {
@@ -137,7 +69,7 @@ func (p *rrulePattern) setResidues() {
 }
 
 // hasResidue reports whether a unit time is so many units after a multiple of step.
-func (p *rrulePattern) hasResidue(n int64) bool { return p.residues[n/64]>>(n%64)&1 != 0 }
+func (p *wallPattern) hasResidue(n int64) bool { return p.residues[n/64]>>(n%64)&1 != 0 }
 
 // COUNT counts wall times: one that the clock skips counts if the rule fires for it,
 // even if it fires once for several, and one that the clock shows twice counts as
@@ -145,12 +77,12 @@ func (p *rrulePattern) hasResidue(n int64) bool { return p.residues[n/64]>>(n%64
 
 // countEnd returns the instant at which the rule fires for the COUNT-th time, or the horizon.
 func (r *rrule) countEnd() int64 {
-	if r.residues != nil {
+	if r.residues != nil && r.wallPattern.setPos == nil {
 		r.residueCounts = make([]int32, r.interval)
 		for s := r.unitTimes.next(0); s >= 0; s = r.unitTimes.next(s + 1) {
 			r.residueCounts[int64(s)%r.step/r.unit]++
 		}
-		r.rrulePattern.budget.spend(int64(r.unitTimes.len+int(r.interval)) / tinySteps)
+		r.wallPattern.budget.spend(int64(r.unitTimes.len+int(r.interval)) / tinySteps)
 		defer func() { r.residueCounts = nil }()
 	}
 	periods := r.zone.periods
@@ -186,7 +118,7 @@ func (r *rrule) countEnd() int64 {
 
 // nthMatch returns the n-th match from one wall time to before another, counted from
 // 1, or never and how many there are. Its cost depends on how far away that is.
-func (p *rrulePattern) nthMatch(from, end, n int64) (wall, count int64) {
+func (p *wallPattern) nthMatch(from, end, n int64) (wall, count int64) {
 	// After the first part all begin at midnight: whole days are easier to count.
 	for next := from - floorMod(from, secondsPerDay) + secondsPerDay; from < end; next += countedDays * secondsPerDay {
 		next = min(next, end)
@@ -203,7 +135,7 @@ const countedDays = 400 // what nthMatch counts at once
 
 // bisectMatches returns the n-th match from one wall time to before another, first by
 // days and then by seconds.
-func (p *rrulePattern) bisectMatches(from, end, n int64) int64 {
+func (p *wallPattern) bisectMatches(from, end, n int64) int64 {
 	// Less than n matches lie before from, whatever is added to it.
 	for size := int64(512 * secondsPerDay); size > 0; size /= 2 {
 		if from+size <= end {
@@ -223,151 +155,164 @@ func (r *rrule) countWalls(from, end int64) int64 {
 }
 
 // countMatches counts the wall times from one to before another, mostly without visits.
-func (p *rrulePattern) countMatches(from, end int64) (n int64) {
+func (p *wallPattern) countMatches(from, end int64) (n int64) {
 	p.budget.spend(2)
 	first, last := floorDiv(from, secondsPerDay), floorDiv(end, secondsPerDay)
 	switch {
 	case from >= end || p.neverMatches:
 		return 0
-	case p.unit > 0 && p.unitTimes == nil && p.everyDay:
-		return p.matchesBefore(end) - p.matchesBefore(from)
-	case p.unit > 0 && p.unitTimes == nil:
+	case p.unit > 0 && p.unitTimes == nil && p.setPos == nil:
+		if p.everyDay {
+			return p.matchesBefore(end) - p.matchesBefore(from)
+		}
 		for day := p.nextDate(first, last); day != never; day = p.nextDate(day+1, last) {
 			p.budget.spend(1)
 			n += p.matchesBefore(min(end, (day+1)*secondsPerDay)) - p.matchesBefore(max(from, day*secondsPerDay))
 		}
+	case p.interval == 1 && p.setPos == nil:
+		return p.countElements(from, end)
 	case p.residueCounts != nil:
 		for day, residue := p.nextResidue(first, last); day != never; day, residue = p.nextResidue(day+1, last) {
 			today, tomorrow := day*secondsPerDay, (day+1)*secondsPerDay
 			if from <= today && tomorrow <= end {
-				n += int64(p.residueCounts[residue]) * p.unitMatchesBefore(p.unit)
+				n += int64(p.residueCounts[residue]) * int64(p.unitLen)
 			} else {
 				n += p.countInDay(max(from, today), min(end, tomorrow))
 			}
 		}
-	case p.unit > 0 && p.interval > 1:
-		return p.countInUnits(from, end)
-	case p.setPos != nil && p.freq < daily:
-		return p.countChosen(from, end)
-	default:
-		n = p.countDays(first, last) * p.dayMatchesBefore(secondsPerDay)
+	case p.freq == daily && p.setPos == nil:
+		n = p.countDays(first, last) * int64(p.times.len)
 		if p.countDays(last, last+1) > 0 {
-			n += p.dayMatchesBefore(int(end - last*secondsPerDay))
+			n += int64(p.times.rank(int(end - last*secondsPerDay)))
 		}
 		if p.countDays(first, first+1) > 0 {
-			n -= p.dayMatchesBefore(int(from - first*secondsPerDay))
+			n -= int64(p.times.rank(int(from - first*secondsPerDay)))
 		}
+	default:
+		return p.countInPeriods(from, end)
 	}
 	return n
 }
 
-// countInUnits is countMatches unit by unit.
-func (p *rrulePattern) countInUnits(from, end int64) (n int64) {
-	for unit := p.nextUnit(from-floorMod(from, p.unit), end-1); unit < end; unit = p.nextUnit(unit+p.unit, end-1) {
-		n += p.matchesInUnit(unit, from, end)
+// countInPeriods is countMatches period by period.
+func (p *wallPattern) countInPeriods(from, end int64) (n int64) {
+	for {
+		wall, begin, next := p.nextInPeriod(from, end-1)
+		if wall == never {
+			return n
+		}
+		if p.setPos == nil {
+			n += p.countElements(wall, min(next, end))
+		} else {
+			total := int(p.countElements(begin, next))
+			low, high := int(p.countElements(begin, max(begin, from))), int(p.countElements(begin, min(next, end)))
+			p.budget.spend(2 + int64(len(p.setPos.back))/tinySteps)
+			n += int64(p.setPos.rank(high, total) - p.setPos.rank(low, total))
+		}
+		from = next
 	}
-	return n
 }
 
-// countInDay is countInUnits for a stretch of one date, with steps of less than a day.
-func (p *rrulePattern) countInDay(from, end int64) (n int64) {
+// countInDay counts the matches of a stretch of one date, with steps of less than a day.
+func (p *wallPattern) countInDay(from, end int64) (n int64) {
 	p.budget.spend((end - from) / p.step / tinySteps)
 	today := from - floorMod(from, secondsPerDay)
 	for unit := align(from-floorMod(from, p.unit), p.origin, p.step); unit < end; unit += p.step {
 		if p.unitTimes.has(int(unit - today)) {
-			n += p.matchesInUnit(unit, from, end)
+			n += p.unitMatchesBefore(end-unit) - p.unitMatchesBefore(max(0, from-unit))
 		}
-	}
-	return n
-}
-
-// matchesInUnit counts the matches in a unit from one wall time to before another.
-func (p *rrulePattern) matchesInUnit(unit, from, end int64) int64 {
-	return p.unitMatchesBefore(end-unit) - p.unitMatchesBefore(max(0, from-unit))
-}
-
-// countChosen is countMatches period by period, for rules with BYSETPOS.
-func (p *rrulePattern) countChosen(from, end int64) (n int64) {
-	last := floorDiv(end-1, secondsPerDay)
-	for day := p.nextDay(floorDiv(from, secondsPerDay), last); day != never; {
-		begin, next := p.period(day)
-		total := p.countDates(begin, next) * p.times.len
-		low, high := 0, total
-		if begin*secondsPerDay < from {
-			low = p.elementsBefore(begin, from)
-		}
-		if next*secondsPerDay > end {
-			high = p.elementsBefore(begin, end)
-		}
-		p.budget.spend(4 + int64(len(p.setPos.back))/tinySteps)
-		n += int64(p.setPos.rank(high, total) - p.setPos.rank(low, total))
-		day = p.nextDay(next, last)
 	}
 	return n
 }
 
 // matchesBefore counts the matches from the origin to before a wall time, for a rule
 // of units on every date.
-func (p *rrulePattern) matchesBefore(wall int64) int64 {
+func (p *wallPattern) matchesBefore(wall int64) int64 {
 	steps := floorDiv(wall-p.origin, p.step)
-	return steps*p.unitMatchesBefore(p.unit) + p.unitMatchesBefore(wall-p.origin-steps*p.step)
+	return steps*int64(p.unitLen) + p.unitMatchesBefore(wall-p.origin-steps*p.step)
 }
 
-func (p *rrulePattern) unitMatchesBefore(second int64) int64 {
-	n := p.times.len
-	if second < p.unit {
-		n = p.times.rank(int(second))
+// unitMatchesBefore counts the elements of a unit before a second of it.
+func (p *wallPattern) unitMatchesBefore(second int64) int64 {
+	if second >= p.unit {
+		return int64(p.unitLen)
 	}
-	if p.setPos != nil {
-		n, _ = slices.BinarySearch(p.chosen, n)
-	}
-	return int64(n)
+	// All units that have any have the same.
+	first := p.times.nth(0) / int(p.unit) * int(p.unit)
+	return int64(p.times.rank(first + int(second)))
 }
 
-func (p *rrulePattern) dayMatchesBefore(second int) int64 {
-	if p.unit == 0 {
-		n := p.times.rank(second)
-		if p.setPos != nil {
-			n, _ = slices.BinarySearch(p.chosen, n)
-		}
-		return int64(n)
-	}
-	rest := second % int(p.unit)
-	n := int64(p.unitTimes.rank(second-rest)) * p.unitMatchesBefore(p.unit)
-	if rest > 0 && p.unitTimes.has(second-rest) {
-		n += p.unitMatchesBefore(int64(rest))
-	}
-	return n
-}
-
-// countDays counts the days from one to before another that may have matches.
-func (p *rrulePattern) countDays(from, to int64) (n int64) {
-	switch {
-	case p.unit > 0 || p.interval == 1:
-		return int64(p.countDates(from, to))
-	case p.freq == daily && p.everyDay:
+// countDays counts the days of a rule of every n-th day, from one to before another.
+func (p *wallPattern) countDays(from, to int64) (n int64) {
+	if p.everyDay {
 		return max(0, floorDiv(to-1-p.origin, p.interval)-floorDiv(from-1-p.origin, p.interval))
 	}
-	for from < to {
-		p.budget.spend(2)
-		begin, end := p.period(from)
-		if begin >= to {
-			break
-		}
-		if p.freq == daily { // All days of a year at once.
-			year, first := yearOf(begin)
-			dates := p.datesOf(year, first)
-			end = first + int64(yearLength(isLeap(year)))
-			for from = begin; from < min(to, end); from += p.interval {
-				if dates.has(int(from - first)) {
-					n++
-				}
+	for day := align(from, p.origin, p.interval); day < to; { // All days of a year at once.
+		year, first := yearOf(day)
+		dates, end := p.datesOf(year, first), first+int64(yearLength(isLeap(year)))
+		p.budget.spend(2 + (end-day)/p.interval/tinySteps)
+		for ; day < min(to, end); day += p.interval {
+			if dates.has(int(day - first)) {
+				n++
 			}
-			p.budget.spend((end - begin) / p.interval / tinySteps)
-			continue
 		}
-		n += int64(p.countDates(max(from, begin), min(to, end)))
-		from = end
 	}
 	return n
+}
+
+// setPositions is BYSETPOS. Here elements of a period are counted from 0.
+type setPositions struct {
+	front []int // in order
+	back  []int // in order, to be added to the number of elements
+}
+
+func newSetPositions(setPos []int) *setPositions {
+	if setPos == nil {
+		return nil
+	}
+	negative, _ := slices.BinarySearch(setPos, 0)
+	p := &setPositions{back: setPos[:negative]}
+	for _, n := range setPos[negative:] {
+		p.front = append(p.front, n-1)
+	}
+	return p
+}
+
+// next returns the first chosen element from the n-th of total on, or -1. Nil chooses
+// every element.
+func (p *setPositions) next(n, total int) int {
+	if p != nil {
+		chosen := total
+		if i, _ := slices.BinarySearch(p.front, n); i < len(p.front) {
+			chosen = p.front[i]
+		}
+		if i, _ := slices.BinarySearch(p.back, n-total); i < len(p.back) {
+			chosen = min(chosen, total+p.back[i])
+		}
+		n = chosen
+	}
+	if n >= total {
+		return -1
+	}
+	return n
+}
+
+// selectsNone reports whether nothing is chosen from any set of up to most elements.
+func (p *setPositions) selectsNone(most int) bool {
+	return p != nil && (len(p.front) == 0 || p.front[0] >= most) && (len(p.back) == 0 || -p.back[len(p.back)-1] > most)
+}
+
+// rank returns how many of the first n of total elements are chosen.
+func (p *setPositions) rank(n, total int) int {
+	n = min(n, total)
+	front, _ := slices.BinarySearch(p.front, n)
+	first, _ := slices.BinarySearch(p.back, -total)
+	last, _ := slices.BinarySearch(p.back, n-total)
+	rank := front + last - first
+	for _, b := range p.back[first:last] {
+		if _, twice := slices.BinarySearch(p.front[:front], total+b); twice {
+			rank--
+		}
+	}
+	return rank
 }

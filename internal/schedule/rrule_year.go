@@ -24,13 +24,17 @@ func yearRow(year int) int {
 	return 1
 }
 
-func (r *rrule) yearTable() (table [4][7]daySet) {
+// yearTable has the dates of every kind of year, by yearRow and the weekday of 1 January.
+type yearTable [4]*[7]daySet
+
+func (r *rrule) yearTable() (table yearTable) {
 	for row := range table {
+		if row > 1 && r.weeks == nil {
+			table[row] = table[1]
+			continue
+		}
+		table[row] = new([7]daySet)
 		for weekday := range 7 {
-			if row > 1 && r.weeks == nil {
-				table[row][weekday] = table[1][weekday]
-				continue
-			}
 			table[row][weekday] = r.daysOf(yearKind{weekday, row == 0, row == 2, row == 3})
 		}
 	}
@@ -39,18 +43,15 @@ func (r *rrule) yearTable() (table [4][7]daySet) {
 
 // mostDates returns how many dates a period of the rule has at most. A week has as many
 // as there are weekdays.
-func (p *rrulePattern) mostDates(weekdays int) (most int) {
-	switch p.freq {
-	case daily:
-		return 1
-	case weekly:
+func (p *wallPattern) mostDates(weekdays int) (most int) {
+	if p.freq == weekly {
 		return weekdays
 	}
 	for row := range p.dates {
 		for weekday := range p.dates[row] {
 			dates, first := &p.dates[row][weekday], 0
 			for month := 1; month <= 12 && p.freq == monthly; month++ {
-				end := first + yearMonthLength(yearKind{leap: row == 0}, month)
+				end := first + yearMonthLength(row == 0, month)
 				most = max(most, dates.rank(end)-dates.rank(first))
 				first = end
 			}
@@ -95,7 +96,7 @@ func (s *daySet) addNumbers(numbers []int, first, length int) {
 func (r *rrule) byMonth(k yearKind) (set daySet) {
 	first := 0
 	for month := 1; month <= 12; month++ {
-		length := yearMonthLength(k, month)
+		length := yearMonthLength(k.leap, month)
 		switch {
 		case r.months != nil && !slices.Contains(r.months, month):
 		case r.days == nil:
@@ -110,8 +111,8 @@ func (r *rrule) byMonth(k yearKind) (set daySet) {
 	return set
 }
 
-func yearMonthLength(k yearKind, month int) int {
-	if k.leap {
+func yearMonthLength(leap bool, month int) int {
+	if leap {
 		return monthLength(2000, month)
 	}
 	return monthLength(2001, month)
@@ -140,7 +141,7 @@ func (r *rrule) byWeekday(k yearKind) (set daySet) {
 			continue
 		}
 		for month, first := 1, 0; month <= 12; month++ {
-			length := yearMonthLength(k, month)
+			length := yearMonthLength(k.leap, month)
 			add(d, first, length)
 			first += length
 		}

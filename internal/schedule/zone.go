@@ -2,8 +2,8 @@ package schedule
 
 import (
 	"archive/zip"
+	"cmp"
 	_ "embed"
-	"fmt"
 	"io"
 	"maps"
 	"math"
@@ -81,19 +81,20 @@ func loadZone(name string) (*zone, error) {
 			location, err = time.LoadLocationFromTZData(name, data)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read zone %s: %w", name, err)
+			return nil, zoneErrorf(zoneExample, "the data of %q cannot be read: %v", name, err)
 		}
 	}
 	z, _ := zones.LoadOrStore(name, &zone{location, periodsOf(location)})
 	return z.(*zone), nil
 }
 
-// loadZoneOrUTC is loadZone for a name that may be empty.
-func loadZoneOrUTC(name string) (*zone, error) {
-	if name == "" {
-		name = "UTC"
+// zoneOrUTC returns the zone of a name that may be empty, or panics with an Error.
+func zoneOrUTC(name string) *zone {
+	z, err := loadZone(cmp.Or(name, "UTC"))
+	if err != nil {
+		panic(err)
 	}
-	return loadZone(name)
+	return z
 }
 
 var zoneFiles = sync.OnceValue(func() map[string]*zip.File {
