@@ -11,9 +11,7 @@ import (
 // Fire returns claimed runs with the payloads that were written.
 func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots ...store.FreeSlots) (store.FireResult, error) {
 	result, err := s.Store.Fire(ctx, owner, steps, slots...)
-	if err == nil {
-		result.Claimed, err = s.openRuns(ctx, result.Claimed)
-	}
+	result.Claimed, err = s.openRuns(ctx)(result.Claimed, err)
 	return result, err
 }
 
@@ -24,54 +22,47 @@ func (s *Store) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error
 
 // ClaimBelow is Claim for the runs below a rank.
 func (s *Store) ClaimBelow(ctx context.Context, c belfry.Claim, rank int64) ([]*belfry.Run, error) {
-	runs, err := s.Store.ClaimBelow(ctx, c, rank)
-	if err != nil {
-		return runs, err
-	}
-	return s.openRuns(ctx, runs)
+	return s.openRuns(ctx)(s.Store.ClaimBelow(ctx, c, rank))
 }
 
 // ClaimShares is Claim for a share of each namespace.
 func (s *Store) ClaimShares(ctx context.Context, c belfry.Claim, shares store.Shares) ([]*belfry.Run, error) {
-	runs, err := s.Store.ClaimShares(ctx, c, shares)
-	if err != nil {
-		return runs, err
-	}
-	return s.openRuns(ctx, runs)
+	return s.openRuns(ctx)(s.Store.ClaimShares(ctx, c, shares))
 }
 
 // ClaimRuns is Claim for some runs.
 func (s *Store) ClaimRuns(ctx context.Context, c belfry.Claim, ids []belfry.ID) ([]*belfry.Run, error) {
-	runs, err := s.Store.ClaimRuns(ctx, c, ids)
-	if err != nil {
-		return runs, err
-	}
-	return s.openRuns(ctx, runs)
+	return s.openRuns(ctx)(s.Store.ClaimRuns(ctx, c, ids))
 }
 
-// openRuns decrypts the payloads of claimed runs. The attempt of a run whose payload cannot be
-// decrypted fails here; any other error is that of a claim whose answer was lost.
-func (s *Store) openRuns(ctx context.Context, runs []*belfry.Run) ([]*belfry.Run, error) {
-	var failed []belfry.Result
-	open := runs[:0]
-	for _, run := range runs {
-		payload, err := s.openPayload(ctx, run.Namespace, run.JobID, run.Payload)
-		if err == nil {
-			run.Payload = payload
-			open = append(open, run)
-			continue
+// openRuns decrypts the payloads of runs that a call claimed. The attempt of a run whose payload
+// cannot be decrypted fails here; any other error is that of a claim whose answer was lost.
+func (s *Store) openRuns(ctx context.Context) func(runs []*belfry.Run, err error) ([]*belfry.Run, error) {
+	return func(runs []*belfry.Run, err error) ([]*belfry.Run, error) {
+		if err != nil {
+			return runs, err
 		}
-		if !isUnreadable(err) {
-			return nil, err
+		var failed []belfry.Result
+		open := runs[:0]
+		for _, run := range runs {
+			payload, err := s.openPayload(ctx, run.Namespace, run.JobID, run.Payload)
+			switch {
+			case err == nil:
+				run.Payload = payload
+				open = append(open, run)
+			case !isUnreadable(err):
+				return nil, err
+			default:
+				failed = append(failed, belfry.Result{Namespace: run.Namespace, RunID: run.ID, Attempt: run.Attempt, Token: run.Token, Outcome: belfry.OutcomeFailed, Error: "the payload cannot be decrypted: " + err.Error()})
+			}
 		}
-		failed = append(failed, belfry.Result{Namespace: run.Namespace, RunID: run.ID, Attempt: run.Attempt, Token: run.Token, Outcome: belfry.OutcomeFailed, Error: "the payload cannot be decrypted: " + err.Error()})
+		if failed != nil {
+			if _, err := s.Store.Finish(ctx, failed); err != nil {
+				return nil, err
+			}
+		}
+		return open, nil
 	}
-	if failed != nil {
-		if _, err := s.Store.Finish(ctx, failed); err != nil {
-			return nil, err
-		}
-	}
-	return open, nil
 }
 
 // DeadLetter returns a dead letter with the payload that was written.
@@ -89,14 +80,7 @@ func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID)
 func (s *Store) Redrive(ctx context.Context, namespace string, list []store.Redrive) (int, error) {
 	sealed := append([]store.Redrive{}, list...)
 	for i := range sealed {
-		if len(sealed[i].Payload) == 0 {
-			continue
-		}
-		key, err := s.sealKey(ctx, namespace)
-		if err == nil {
-			sealed[i].Payload, err = sealPayload(key, namespace, sealed[i].JobID, sealed[i].Payload)
-		}
-		if err != nil {
+		if err := s.sealGiven(ctx, namespace, sealed[i].JobID, &sealed[i].Payload); err != nil {
 			return 0, err
 		}
 	}

@@ -167,6 +167,18 @@ func sealPayload(key *encrypt.DataKey, namespace string, job belfry.ID, payload 
 	return secret.Seal(payload, encrypt.Prefix, func(raw []byte) string { return key.Seal(raw, namespace, "payload", job.String()) }), nil
 }
 
+// sealGiven encrypts the payload that a run gets in place of that of its job, if there is one.
+func (s *Store) sealGiven(ctx context.Context, namespace string, job belfry.ID, payload *json.RawMessage) error {
+	if len(*payload) == 0 {
+		return nil
+	}
+	key, err := s.sealKey(ctx, namespace)
+	if err == nil {
+		*payload, err = sealPayload(key, namespace, job, *payload)
+	}
+	return err
+}
+
 // openPayload decrypts the secrets of a payload.
 func (s *Store) openPayload(ctx context.Context, namespace string, job belfry.ID, payload json.RawMessage) (json.RawMessage, error) {
 	return secret.Open(payload, encrypt.Prefix, func(text string) ([]byte, error) {
@@ -213,26 +225,26 @@ func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, err
 }
 
 // openJob decrypts a job that a call returned.
-func (s *Store) openJob(ctx context.Context, job belfry.Job, err error) (belfry.Job, error) {
-	if err != nil {
-		return job, err
+func (s *Store) openJob(ctx context.Context) func(job belfry.Job, err error) (belfry.Job, error) {
+	return func(job belfry.Job, err error) (belfry.Job, error) {
+		if err != nil {
+			return job, err
+		}
+		if job.Payload, err = s.openPayload(ctx, job.Namespace, job.ID, job.Payload); err != nil {
+			return belfry.Job{}, unreadable("the payload of the job", err)
+		}
+		return job, nil
 	}
-	if job.Payload, err = s.openPayload(ctx, job.Namespace, job.ID, job.Payload); err != nil {
-		return belfry.Job{}, unreadable("the payload of the job", err)
-	}
-	return job, nil
 }
 
 // Job returns a job as it was written.
 func (s *Store) Job(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error) {
-	job, err := s.Store.Job(ctx, namespace, id)
-	return s.openJob(ctx, job, err)
+	return s.openJob(ctx)(s.Store.Job(ctx, namespace, id))
 }
 
 // DeletedJob returns a deleted job as it was written.
 func (s *Store) DeletedJob(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error) {
-	job, err := s.Store.DeletedJob(ctx, namespace, id)
-	return s.openJob(ctx, job, err)
+	return s.openJob(ctx)(s.Store.DeletedJob(ctx, namespace, id))
 }
 
 // ListJobs lists jobs as they were written. A payload that cannot be read does not keep a list
@@ -263,9 +275,9 @@ func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 	if err != nil {
 		return belfry.Job{}, err
 	}
-	job, err := s.Store.EditJob(ctx, namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+	return s.openJob(ctx)(s.Store.EditJob(ctx, namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
 		stored := job.Payload
-		job, err := s.openJob(ctx, job, nil)
+		job, err := s.openJob(ctx)(job, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -278,23 +290,14 @@ func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 			sealed.Job.Payload, err = sealPayload(key, namespace, id, change.Job.Payload)
 		}
 		return &sealed, err
-	})
-	return s.openJob(ctx, job, err)
+	}))
 }
 
 // Trigger encrypts the payloads of triggers.
 func (s *Store) Trigger(ctx context.Context, triggers []plan.Trigger, r *store.Request) error {
 	sealed := append([]plan.Trigger{}, triggers...)
 	for i := range sealed {
-		t := &sealed[i]
-		if len(t.Payload) == 0 {
-			continue
-		}
-		key, err := s.sealKey(ctx, t.Namespace)
-		if err == nil {
-			t.Payload, err = sealPayload(key, t.Namespace, t.JobID, t.Payload)
-		}
-		if err != nil {
+		if err := s.sealGiven(ctx, sealed[i].Namespace, sealed[i].JobID, &sealed[i].Payload); err != nil {
 			return err
 		}
 	}

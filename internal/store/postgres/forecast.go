@@ -10,13 +10,14 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
 const (
 	scanNamespaceSQL = ` FROM belfry.jobs WHERE namespace = $1 AND state <> 'deleted' ORDER BY namespace, id LIMIT $2`
 	scanQueueSQL     = ` FROM belfry.jobs WHERE namespace = $1 AND queue = $3 AND queue <> 'default' AND state <> 'deleted' ORDER BY namespace, queue, id LIMIT $2`
 
-	selectPlannedSQL = `/* forecast */ SELECT ` + planColumnsSQL + `, p.digest FROM `
+	selectPlannedSQL = `/* forecast */ SELECT ` + sqlstore.PlanColumns + `, p.digest FROM `
 	joinPlannedSQL   = ` CROSS JOIN LATERAL (SELECT * FROM belfry.plans WHERE job_id = j.id AND next_at IS NOT NULL LIMIT 1) p`
 	samplePlansSQL   = selectPlannedSQL + `belfry.plans p WHERE p.ctid = ANY($1::text[]::tid[]) AND p.next_at IS NOT NULL`
 
@@ -25,7 +26,7 @@ const (
   FROM (SELECT current_setting('block_size')::bigint AS size, set_config('enable_seqscan', 'off', true)) b`
 )
 
-var scanPlanned = scanInto(func(p *store.Planned) []any { return append(planFields(&p.Plan), idColumn(&p.Digest)) })
+var scanPlanned = scanInto(func(p *store.Planned) []any { return sharedColumns(sqlstore.PlannedFields(p)) })
 
 // NamespacePlans counts first, which reads an index alone. Jobs in the default queue have
 // none of their own: the caller gets those of all queues.

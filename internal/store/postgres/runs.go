@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"time"
 
@@ -214,15 +213,6 @@ func (s *Store) confirmClaims(ctx context.Context, b belfry.Heartbeat, age time.
 	}
 	_, err = s.settle(ctx, unconfirmed)
 	return err
-}
-
-func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
-	workers, err := collect(ctx, s.priorityPool, func(row pgx.CollectableRow) (w store.Worker, err error) {
-		var lanes string
-		err = row.Scan(idColumn(&w.ID), &w.Node, &w.Slots, &lanes, timeColumn{&w.StartedAt}, timeColumn{&w.LastSeen})
-		return w, errors.Join(err, json.Unmarshal([]byte(lanes), &w.Lanes))
-	}, `SELECT id, node, slots, lanes, started_at, last_seen FROM belfry.workers ORDER BY node, id`)
-	return workers, wrapError("list workers", err)
 }
 
 // reapSQL finds the attempts that their workers will not finish. Its index has the running

@@ -9,6 +9,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
 // claimSharesSQL claims the runs of lowest rank of each lane, below a rank of its own, and
@@ -54,14 +55,7 @@ func countRunning(ctx context.Context, tx pgx.Tx, namespaces []string) (map[stri
 			return nil, err
 		}
 	}
-	running := map[string]int{}
-	var namespace string
-	var n int
-	err := forEach(ctx, tx, []any{&namespace, &n}, func() error {
-		running[namespace] = n
-		return nil
-	}, `/* count running */ SELECT namespace, count(*) FROM belfry.runs WHERE state = 'running' AND namespace = ANY($1::text[]) GROUP BY namespace`, storables(namespaces))
-	return running, err
+	return collectMap[string, int](ctx, tx, sqlstore.CountRunningOf, storables(namespaces))
 }
 
 func shareArgs(shares []store.LaneShare) []any {

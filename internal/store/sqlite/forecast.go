@@ -7,13 +7,14 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
 const (
 	scanNamespace = ` FROM jobs WHERE namespace = ? AND state <> 'deleted' LIMIT ?`
 	scanQueue     = ` FROM jobs WHERE namespace = ? AND queue = ? AND state <> 'deleted' LIMIT ?`
 
-	selectPlanned = `SELECT ` + planColumns + `, p.digest FROM `
+	selectPlanned = `SELECT ` + sqlstore.PlanColumns + `, p.digest FROM `
 	plannedOf     = selectPlanned + `plans p WHERE p.next_at IS NOT NULL AND p.job_id IN (SELECT id`
 
 	selectRowids = `SELECT coalesce((SELECT min(rowid) FROM jobs), 0), coalesce((SELECT max(rowid) FROM jobs), -1)`
@@ -22,7 +23,7 @@ CROSS JOIN plans p ON p.job_id = j.id WHERE p.next_at IS NOT NULL LIMIT ?`
 )
 
 func scanPlanned(rows *sql.Rows, p *store.Planned) error {
-	return rows.Scan(append(planFields(&p.Plan), bytesColumn{p.Digest[:]})...)
+	return rows.Scan(sharedColumns(sqlstore.PlannedFields(p))...)
 }
 
 // NamespacePlans counts first, which reads an index alone.

@@ -74,7 +74,7 @@ func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 			return job, err
 		}
 		var p plan.Plan
-		if err := t.get(planFields(&p), `SELECT `+planColumns+` FROM plans p WHERE p.job_id = ?`, id[:]); err != nil {
+		if err := t.get(sharedColumns(sqlstore.PlanFields(&p)), `SELECT `+sqlstore.PlanColumns+` FROM plans p WHERE p.job_id = ?`, id[:]); err != nil {
 			return job, err
 		}
 		change, err := edit(job, p, t.now)

@@ -45,7 +45,6 @@ FROM (SELECT job_id FROM plans WHERE shard = ? AND next_at <= ? ORDER BY next_at
 
 	countDead    = `SELECT lane, count(*) FROM (SELECT lane FROM dead LIMIT ?) GROUP BY lane`
 	countAllDead = `SELECT count(*) FROM dead`
-	countRunning = `SELECT worker, count(*) FROM (SELECT worker FROM runs WHERE state = 'running' LIMIT ?) GROUP BY worker`
 
 	// History is added at its end, and mostly deleted at its beginning.
 	countHistory = `SELECT coalesce((SELECT max(rowid) FROM history) - (SELECT min(rowid) FROM history) + 1, 0)`
@@ -65,7 +64,7 @@ func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
 			return stats, err
 		}
 		store.Scale(stats.Dead, dead)
-		if stats.Running, err = allPairs[belfry.ID, int](t, countRunning, store.MaxRunningCounted); err != nil {
+		if stats.Running, err = allPairs[belfry.ID, int](t, translate(sqlstore.CountRunning), store.MaxRunningCounted); err != nil {
 			return stats, err
 		}
 		if err := t.get([]any{&stats.HistoryRows}, countHistory); err != nil {
@@ -105,12 +104,6 @@ func (t *tx) countDue(stats *store.Stats, shards int) error {
 	}
 	store.Scale(stats.Due, total)
 	return nil
-}
-
-func (s *Store) Running(ctx context.Context) (map[belfry.ID]int, error) {
-	return readValue(ctx, s, "count running attempts", func(t *tx) (map[belfry.ID]int, error) {
-		return allPairs[belfry.ID, int](t, countRunning, store.MaxRunningCounted)
-	})
 }
 
 func (s *Store) Database(ctx context.Context) (store.Database, error) {

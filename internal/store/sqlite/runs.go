@@ -36,17 +36,6 @@ WHERE r.id = ?`
 	registerWorker = `INSERT INTO workers (node, slots, lanes, last_seen, id, started_at, since, sequence) VALUES (?1, ?2, ?3, ?4, ?5, ?4, ?4, ?6)
 ON CONFLICT (id) DO UPDATE SET node = ?1, slots = ?2, lanes = ?3, ` + workerSeen
 	updateWorker = `UPDATE workers SET node = ?1, slots = ?2, lanes = ?3, ` + workerSeen + ` WHERE id = ?5`
-
-	// countReady goes from lane to lane, so that a long queue costs no more than the
-	// limit.
-	countReady = `
-WITH RECURSIVE lanes (lane) AS (
-  SELECT min(lane) FROM runs WHERE state = 'ready'
-  UNION ALL
-  SELECT (SELECT min(r.lane) FROM runs r WHERE r.state = 'ready' AND r.lane > lanes.lane) FROM lanes WHERE lanes.lane IS NOT NULL
-)
-SELECT lane, (SELECT count(*) FROM (SELECT 1 FROM runs r WHERE r.state = 'ready' AND r.lane = lanes.lane LIMIT ?))
-FROM lanes WHERE lane IS NOT NULL`
 )
 
 func (s *Store) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
@@ -215,16 +204,6 @@ func (t *tx) confirmHeld(b *belfry.Heartbeat) (lost []belfry.HeldAttempt, err er
 		}
 	}
 	return lost, nil
-}
-
-func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
-	return readAll(ctx, s, "list workers", func(rows *sql.Rows, w *store.Worker) error {
-		return rows.Scan(bytesColumn{w.ID[:]}, &w.Node, &w.Slots, stringsColumn{&w.Lanes}, timeColumn{&w.StartedAt}, timeColumn{&w.LastSeen})
-	}, `SELECT id, node, slots, lanes, started_at, last_seen FROM workers ORDER BY node, id`)
-}
-
-func (s *Store) CountReady(ctx context.Context, limit int) (map[string]int, error) {
-	return readValue(ctx, s, "count the ready runs", func(t *tx) (map[string]int, error) { return allPairs[string, int](t, countReady, atMost(limit)) })
 }
 
 const (

@@ -30,7 +30,7 @@ func (s Store) Activity(ctx context.Context, namespace string, since time.Time) 
 }
 
 func (s Store) JobsByName(ctx context.Context, namespace string, after belfry.ID, limit int) ([]belfry.ID, error) {
-	return list(ctx, s, Read, "list jobs by name", func(id *belfry.ID) []any { return []any{id} }, `/* jobs by name */
+	return list(ctx, s, Read, "list jobs by name", idField, `/* jobs by name */
 SELECT id FROM belfry.jobs WHERE namespace = $1 AND name IS NOT NULL AND state <> 'deleted' AND name > coalesce((SELECT name FROM belfry.jobs WHERE id = $2), '')
  ORDER BY namespace, name LIMIT $3`, namespace, after, limit)
 }

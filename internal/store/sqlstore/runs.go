@@ -23,30 +23,13 @@ func (s Store) RunLog(ctx context.Context, namespace string, run belfry.ID, q be
 	return log, err
 }
 
-func (s Store) ReadyRuns(ctx context.Context, lane string, shards []int, limit int) (runs []belfry.ID, err error) {
-	err = s.DB.Do(ctx, Read, "list ready runs", func(t Tx) error {
-		runs, err = all(t, func(id *belfry.ID) []any { return []any{id} },
-			`/* list ready */ SELECT id FROM belfry.runs WHERE state = 'ready' AND lane = $1 AND shard = ANY($2::integer[]) ORDER BY rank LIMIT $3`, lane, shards, limit)
-		return err
-	})
-	return runs, err
+func (s Store) ReadyRuns(ctx context.Context, lane string, shards []int, limit int) ([]belfry.ID, error) {
+	return list(ctx, s, Read, "list ready runs", idField, `/* list ready */ SELECT id FROM belfry.runs WHERE state = 'ready' AND lane = $1 AND shard = ANY($2::integer[]) ORDER BY rank LIMIT $3`, lane, shards, limit)
 }
 
-// ReadyLanes goes from lane to lane, so that a long queue costs no more than the limit.
-func (s Store) ReadyLanes(ctx context.Context, limit int) (map[string]store.ReadyLane, error) {
-	type row = pair[string, store.ReadyLane]
-	rows, err := list(ctx, s, Duty, "list the lanes with ready runs", func(r *row) []any { return []any{&r.key, &r.value.Count, &r.value.Rank} }, `/* ready lanes */
-WITH RECURSIVE lane (name) AS (
-  SELECT min(lane) FROM belfry.runs WHERE state = 'ready'
-  UNION ALL
-  SELECT (SELECT min(r.lane) FROM belfry.runs r WHERE r.state = 'ready' AND r.lane > lane.name) FROM lane WHERE lane.name IS NOT NULL)
-SELECT name, (SELECT count(*) FROM (SELECT 1 FROM belfry.runs r WHERE r.state = 'ready' AND r.lane = lane.name LIMIT $1) x),
-       (SELECT coalesce(min(r.rank), 0) FROM belfry.runs r WHERE r.state = 'ready' AND r.lane = lane.name)
-  FROM lane WHERE name IS NOT NULL`, limit)
-	return toMap(rows, err)
-}
+// CountRunningOf counts the running runs of namespaces.
+const CountRunningOf = `/* count running */ SELECT namespace, count(*) FROM belfry.runs WHERE state = 'running' AND namespace = ANY($1::text[]) GROUP BY namespace`
 
 func (s Store) CountRunning(ctx context.Context, namespaces []string) (map[string]int, error) {
-	return toMap(list(ctx, s, Duty, "count running runs", pairFields[string, int],
-		`/* count running */ SELECT namespace, count(*) FROM belfry.runs WHERE state = 'running' AND namespace = ANY($1::text[]) GROUP BY namespace`, namespaces))
+	return toMap(list(ctx, s, Duty, "count running runs", pairFields[string, int], CountRunningOf, namespaces))
 }

@@ -49,13 +49,14 @@ type Access int
 
 // How statements are executed. A write does not stop half way when its context ends.
 const (
-	Read   Access = iota // each statement by itself
-	Duty                 // like Read, not delayed by many reads of the API
-	Search               // like Read, with plans for the arguments
-	Scan                 // in one snapshot, along indexes
-	Write                // one statement
-	Change               // one transaction
-	Urgent               // one statement that waits behind no other work
+	Read       Access = iota // each statement by itself
+	Duty                     // like Read, not delayed by many reads of the API
+	Search                   // like Read, with plans for the arguments
+	Scan                     // in one snapshot, along indexes
+	UrgentRead               // like Read, behind no other work
+	Write                    // one statement
+	Change                   // one transaction
+	Urgent                   // one statement that waits behind no other work
 )
 
 // Tx executes statements. Their arguments are numbers, booleans, texts, ids, tokens, instants,
