@@ -264,11 +264,7 @@ func (s Store) ListSecrets(ctx context.Context, namespace string) ([]store.Secre
 }
 
 func (s Store) DeleteSecret(ctx context.Context, namespace, name string) error {
-	n, err := s.exec(ctx, Write, "delete a secret", `DELETE FROM belfry.secrets WHERE namespace = $1 AND name = $2`, namespace, name)
-	if err == nil && n == 0 {
-		err = store.NoSuchSecret(name)
-	}
-	return err
+	return s.runFound(ctx, "delete a secret", store.NoSuchSecret(name), `DELETE FROM belfry.secrets WHERE namespace = $1 AND name = $2`, namespace, name)
 }
 
 func (s Store) JobsWithText(ctx context.Context, namespace string, texts [2]string, limit int) ([]store.TextJob, error) {
@@ -283,14 +279,9 @@ func (s Store) DataKeys(ctx context.Context, namespace string) ([]store.DataKey,
 }
 
 func (s Store) SaveDataKeys(ctx context.Context, from string, keys []store.DataKey) error {
-	return s.DB.Do(ctx, Change, "save data keys", func(t Tx) error {
-		_, err := t.ExecEach(`/* save data keys */
+	return runEach(ctx, s, "save data keys", keys, func(k *store.DataKey) []any { return []any{k.Namespace, k.Version, k.KeyID, k.Wrapped, from} }, `/* save data keys */
 INSERT INTO belfry.data_keys AS k (namespace, version, key_id, wrapped, created_at) VALUES ($1, $2, $3, $4, clock_timestamp())
-ON CONFLICT (namespace, version) DO UPDATE SET key_id = excluded.key_id, wrapped = excluded.wrapped WHERE k.key_id = $5`, argsOf(keys, func(k *store.DataKey) []any {
-			return []any{k.Namespace, k.Version, k.KeyID, k.Wrapped, from}
-		}))
-		return err
-	})
+ON CONFLICT (namespace, version) DO UPDATE SET key_id = excluded.key_id, wrapped = excluded.wrapped WHERE k.key_id = $5`)
 }
 
 // textColumn is where a table has its encrypted text.

@@ -44,11 +44,10 @@ func (s Store) Channels(ctx context.Context, namespace string) ([]belfry.Channel
 }
 
 func (s Store) SetChannelResult(ctx context.Context, namespace, name, failure string, pause time.Duration) error {
-	_, err := s.exec(ctx, Write, "record the result of a channel", `/* set channel result */
+	return s.run(ctx, Write, "record the result of a channel", `/* set channel result */
 UPDATE belfry.channels SET failures = CASE WHEN $4 THEN 0 ELSE failures + 1 END, error = $3,
        sent_at = CASE WHEN $4 THEN clock_timestamp() ELSE sent_at END, next_try_at = CASE WHEN NOT $4 THEN clock_timestamp() + $5::interval END
  WHERE namespace = $1 AND name = $2`, namespace, name, failure, pause == 0, pause)
-	return err
 }
 
 const alertColumns = `body, key, version, send_at, sent_at, sent_count, claimed_until`
@@ -105,9 +104,8 @@ UPDATE belfry.alerts SET status = $3, version = version + 1, latest_at = $4, bod
 }
 
 func (s Store) SetEvaluated(ctx context.Context, at time.Time) error {
-	_, err := s.exec(ctx, Write, "record the last evaluation", `/* set evaluated */
+	return s.run(ctx, Write, "record the last evaluation", `/* set evaluated */
 INSERT INTO belfry.settings (name, value) VALUES ('alerts_evaluated', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, at.UTC().Format(time.RFC3339Nano))
-	return err
 }
 
 func (s Store) Evaluated(ctx context.Context) (time.Time, error) {
@@ -128,15 +126,13 @@ RETURNING `+alertColumns, namespace, channel, hold, limit)
 }
 
 func (s Store) ReleaseAlert(ctx context.Context, id belfry.ID) error {
-	_, err := s.exec(ctx, Write, "release an alert", `/* release alert */ UPDATE belfry.alerts SET claimed_until = NULL WHERE id = $1`, id)
-	return err
+	return s.run(ctx, Write, "release an alert", `/* release alert */ UPDATE belfry.alerts SET claimed_until = NULL WHERE id = $1`, id)
 }
 
 func (s Store) AlertSent(ctx context.Context, id belfry.ID, version int64) error {
-	_, err := s.exec(ctx, Write, "record a sent alert", `/* alert sent */
+	return s.run(ctx, Write, "record a sent alert", `/* alert sent */
 UPDATE belfry.alerts SET sent_at = clock_timestamp(), sent_count = sent_count + 1, claimed_until = NULL, version = version + 1,
        send_at = CASE WHEN version = $2 THEN NULL ELSE send_at END WHERE id = $1`, id, version)
-	return err
 }
 
 // SelectEvents reads events: the caller adds a condition and the order.
@@ -185,16 +181,14 @@ VALUES ($1, coalesce((SELECT shard FROM belfry.jobs WHERE id = $3), 0), $2, $3, 
 
 // KeepNode waits behind no other work, like a heartbeat.
 func (s Store) KeepNode(ctx context.Context, n store.Node) error {
-	_, err := s.exec(ctx, Urgent, "record a node", `/* keep node */
+	return s.run(ctx, Urgent, "record a node", `/* keep node */
 INSERT INTO belfry.nodes AS n (id, name, version, roles, address, clock_offset, started_at, seen_at) SELECT $1, $2, $3, $4, $6, $7, now, now FROM (SELECT clock_timestamp() AS now) c WHERE true
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, left_at = NULL, clock_offset = excluded.clock_offset,
   started_at = CASE WHEN n.seen_at < excluded.seen_at - $5::interval THEN excluded.started_at ELSE n.started_at END`, n.ID, n.Name, n.Version, n.Roles, store.NodeTimeout, n.Address, n.Offset.Microseconds())
-	return err
 }
 
 func (s Store) EndNode(ctx context.Context, id belfry.ID) error {
-	_, err := s.exec(ctx, Urgent, "record the end of a node", `/* end node */ UPDATE belfry.nodes SET left_at = clock_timestamp() WHERE id = $1`, id)
-	return err
+	return s.run(ctx, Urgent, "record the end of a node", `/* end node */ UPDATE belfry.nodes SET left_at = clock_timestamp() WHERE id = $1`, id)
 }
 
 func (s Store) Nodes(ctx context.Context) ([]store.Node, error) {
@@ -279,13 +273,7 @@ created_at = $11, updated_at = $12 WHERE id = $1`, monitorValues(m)...)
 }
 
 func (s Store) DeleteMonitor(ctx context.Context, namespace string, id belfry.ID) error {
-	return s.DB.Do(ctx, Write, "delete a monitor", func(t Tx) error {
-		n, err := t.Exec(`DELETE FROM belfry.monitors WHERE namespace = $1 AND id = $2`, namespace, id)
-		if err == nil && n == 0 {
-			err = store.NoSuch("monitor", id)
-		}
-		return err
-	})
+	return s.runFound(ctx, "delete a monitor", store.NoSuch("monitor", id), `DELETE FROM belfry.monitors WHERE namespace = $1 AND id = $2`, namespace, id)
 }
 
 func (s Store) LateMonitors(ctx context.Context, now time.Time, limit int) ([]belfry.Monitor, error) {

@@ -100,8 +100,7 @@ SELECT id, shard, namespace, revision, 'deleted', spec, created_at, updated_at, 
 }
 
 func (s Store) Quarantine(ctx context.Context, job belfry.ID, why string) error {
-	_, err := s.exec(ctx, Write, "quarantine a job", `/* quarantine */ UPDATE belfry.plans SET quarantined = $2 WHERE job_id = $1 AND quarantined IS DISTINCT FROM $2`, job, sanitize.Text(why, store.MaxError))
-	return err
+	return s.run(ctx, Write, "quarantine a job", `/* quarantine */ UPDATE belfry.plans SET quarantined = $2 WHERE job_id = $1 AND quarantined IS DISTINCT FROM $2`, job, sanitize.Text(why, store.MaxError))
 }
 
 // JobNamespaces looks up one namespace after another in the index of lists, so that it costs
@@ -116,11 +115,8 @@ SELECT namespace FROM found WHERE namespace IS NOT NULL`)
 }
 
 func (s Store) RecordOutages(ctx context.Context, outages []store.Outage) error {
-	return s.DB.Do(ctx, Change, "record outages", func(t Tx) error {
-		_, err := t.ExecEach(`/* record outages */ INSERT INTO belfry.outages (shard, began_at, ended_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
-			argsOf(outages, func(o *store.Outage) []any { return []any{o.Shard, orNull(o.From), o.To} }))
-		return err
-	})
+	return runEach(ctx, s, "record outages", outages, func(o *store.Outage) []any { return []any{o.Shard, orNull(o.From), o.To} },
+		`/* record outages */ INSERT INTO belfry.outages (shard, began_at, ended_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`)
 }
 
 func (s Store) Outages(ctx context.Context, shards []int) ([]store.Outage, error) {
@@ -132,9 +128,8 @@ func (s Store) Outages(ctx context.Context, shards []int) ([]store.Outage, error
 
 func (s Store) AddTraceLinks(ctx context.Context, ids []belfry.ID, traceparent string) error {
 	ctx = store.WithAudit(ctx, nil) // its entries belong to what is about to be written
-	_, err := s.exec(ctx, Write, "add trace links", `/* add trace links */
+	return s.run(ctx, Write, "add trace links", `/* add trace links */
 INSERT INTO belfry.trace_links (id, traceparent, created_at) SELECT id, $2, clock_timestamp() FROM unnest($1::uuid[]) AS l (id) WHERE true ON CONFLICT DO NOTHING`, ids, traceparent)
-	return err
 }
 
 func (s Store) TraceLinks(ctx context.Context, ids []belfry.ID) (map[belfry.ID]string, error) {
@@ -161,13 +156,10 @@ func PurgeNamespace(t Tx, namespace string) error {
 }
 
 func (s Store) PutActivity(ctx context.Context, node belfry.ID, list []store.Activity) error {
-	return s.DB.Do(ctx, Change, "record activity", func(t Tx) error {
-		_, err := t.ExecEach(`/* put activity */ INSERT INTO belfry.activity (namespace, minute, node, counts) VALUES ($1, $2, $3, $4)
-ON CONFLICT (namespace, minute, node) DO UPDATE SET counts = excluded.counts`, argsOf(list, func(a *store.Activity) []any {
-			return []any{a.Namespace, a.Minute, node, string(belfry.MustJSON(a.Counts))}
-		}))
-		return err
-	})
+	return runEach(ctx, s, "record activity", list, func(a *store.Activity) []any {
+		return []any{a.Namespace, a.Minute, node, string(belfry.MustJSON(a.Counts))}
+	}, `/* put activity */ INSERT INTO belfry.activity (namespace, minute, node, counts) VALUES ($1, $2, $3, $4)
+ON CONFLICT (namespace, minute, node) DO UPDATE SET counts = excluded.counts`)
 }
 
 func (s Store) Activity(ctx context.Context, namespace string, since time.Time) (list []store.Activity, err error) {
@@ -188,8 +180,7 @@ SELECT id FROM belfry.jobs WHERE namespace = $1 AND name IS NOT NULL AND state <
 }
 
 func (s Store) AddSession(ctx context.Context, session store.Session) error {
-	_, err := s.exec(ctx, Write, "record a session", `INSERT INTO belfry.sessions (id, key_hash, person, seen_at) VALUES ($1, $2, $3, clock_timestamp()) ON CONFLICT DO NOTHING`, session.ID[:], session.Key[:], session.Person)
-	return err
+	return s.run(ctx, Write, "record a session", `INSERT INTO belfry.sessions (id, key_hash, person, seen_at) VALUES ($1, $2, $3, clock_timestamp()) ON CONFLICT DO NOTHING`, session.ID[:], session.Key[:], session.Person)
 }
 
 func (s Store) Session(ctx context.Context, id store.Hash) (store.Session, error) {

@@ -86,6 +86,31 @@ func (s Store) exec(ctx context.Context, access Access, doing, sql string, args 
 	return n, err
 }
 
+// run is exec for a statement whose number of rows does not matter.
+func (s Store) run(ctx context.Context, access Access, doing, sql string, args ...any) error {
+	_, err := s.exec(ctx, access, doing, sql, args...)
+	return err
+}
+
+// runFound is run for a change of one row; without it nothing is recorded, and the error is missing.
+func (s Store) runFound(ctx context.Context, doing string, missing error, sql string, args ...any) error {
+	return s.DB.Do(ctx, Write, doing, func(t Tx) error {
+		n, err := t.Exec(sql, args...)
+		if err == nil && n == 0 {
+			err = missing
+		}
+		return err
+	})
+}
+
+// runEach executes a statement for each item, in one transaction.
+func runEach[T any](ctx context.Context, s Store, doing string, items []T, args func(*T) []any, sql string) error {
+	return s.DB.Do(ctx, Change, doing, func(t Tx) error {
+		_, err := t.ExecEach(sql, argsOf(items, args))
+		return err
+	})
+}
+
 // list returns the rows of a query; nil if there are none.
 func list[T any](ctx context.Context, s Store, access Access, doing string, columns func(*T) []any, sql string, args ...any) (rows []T, err error) {
 	err = s.DB.Do(ctx, access, doing, func(t Tx) error {
