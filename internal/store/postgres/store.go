@@ -42,6 +42,7 @@ type Options struct {
 // Store is a store.Store in PostgreSQL: the interfaces say what its methods do.
 type Store struct {
 	sqlstore.Store
+	*notifier
 	pool          *pool
 	readPool      *pool // reads of the API, so that many of them delay nothing else
 	priorityPool  *pool // heartbeats, leases and the clock never wait behind other work
@@ -53,7 +54,6 @@ type Store struct {
 	clockWatch    store.ClockWatch
 	writeFailure  atomic.Pointer[writeFailure] // why the server takes no writes; nil: it does
 	plansLockedAt atomic.Int64                 // when a fire last waited for a locked plan in vain, in Unix seconds
-	notifier      *notifier
 	specs         store.Specs
 	trigrams      shareCache
 	waitingScan   struct { // where the next scan of jobs with waiting runs starts
@@ -97,7 +97,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 			return nil, err
 		}
 	}
-	if err := s.initShards(ctx, o.Shards); err != nil {
+	if s.shards, err = store.InitShards(o.Shards, func(shards string) (string, error) { return s.SetOnce(ctx, "shards", shards) }); err != nil {
 		s.closePools()
 		return nil, err
 	}
@@ -114,11 +114,6 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		s.done.Go(func() { s.notifier.listen(background, s.pool.Config().ConnConfig) })
 	}
 	return s, nil
-}
-
-func (s *Store) initShards(ctx context.Context, configured int) (err error) {
-	s.shards, err = store.InitShards(configured, func(shards string) (string, error) { return s.SetOnce(ctx, "shards", shards) })
-	return err
 }
 
 func (s *Store) Shards() int { return s.shards }

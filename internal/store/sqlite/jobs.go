@@ -55,10 +55,6 @@ func (s *Store) DeletedJob(ctx context.Context, namespace string, id belfry.ID) 
 	})
 }
 
-func (t *tx) deleteEnded(id belfry.ID) error {
-	return t.runEach([]any{id[:]}, `DELETE FROM ended WHERE id = ?`, `DELETE FROM revisions WHERE job_id = ?`)
-}
-
 const (
 	insertRevision = `INSERT INTO revisions (job_id, revision, shard, spec, payload, replaced_at)
 SELECT id, revision, shard, spec, payload, ? FROM jobs WHERE id = ?`

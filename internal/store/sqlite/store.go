@@ -45,6 +45,7 @@ type Options struct {
 // is that of the process.
 type Store struct {
 	sqlstore.Store
+	store.Hub
 	log          *slog.Logger
 	metrics      *metrics.Metrics
 	shards       int
@@ -52,7 +53,6 @@ type Store struct {
 	lock         *os.File
 	writer       *pool
 	reader       *pool
-	hub          store.Hub
 	specs        store.Specs
 	clock        store.ClockWatch
 	waitingAfter belfry.ID              // where the next scan of jobs with waiting runs starts; used by the writer alone
@@ -107,7 +107,7 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err := s.migrate(ctx, migrations); err != nil {
 		return err
 	}
-	if err := s.initShards(ctx, o.Shards); err != nil {
+	if s.shards, err = store.InitShards(o.Shards, func(shards string) (string, error) { return s.SetOnce(ctx, "shards", shards) }); err != nil {
 		return err
 	}
 	if err := s.recover(ctx); err != nil {
@@ -173,11 +173,6 @@ func createPrivate(file string) error {
 }
 
 const selectShards = `SELECT value FROM settings WHERE name = 'shards'`
-
-func (s *Store) initShards(ctx context.Context, configured int) (err error) {
-	s.shards, err = store.InitShards(configured, func(shards string) (string, error) { return s.SetOnce(ctx, "shards", shards) })
-	return err
-}
 
 func (s *Store) Shards() int { return s.shards }
 
