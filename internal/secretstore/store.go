@@ -167,6 +167,18 @@ func sealPayload(key *encrypt.DataKey, namespace string, job belfry.ID, payload 
 	return secret.Seal(payload, encrypt.Prefix, func(raw []byte) string { return key.Seal(raw, namespace, "payload", job.String()) }), nil
 }
 
+// sealGiven encrypts the payload that a run gets in place of that of its job, if there is one.
+func (s *Store) sealGiven(ctx context.Context, namespace string, job belfry.ID, payload *json.RawMessage) error {
+	if len(*payload) == 0 {
+		return nil
+	}
+	key, err := s.sealKey(ctx, namespace)
+	if err == nil {
+		*payload, err = sealPayload(key, namespace, job, *payload)
+	}
+	return err
+}
+
 // openPayload decrypts the secrets of a payload.
 func (s *Store) openPayload(ctx context.Context, namespace string, job belfry.ID, payload json.RawMessage) (json.RawMessage, error) {
 	return secret.Open(payload, encrypt.Prefix, func(text string) ([]byte, error) {
@@ -213,26 +225,26 @@ func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, err
 }
 
 // openJob decrypts a job that a call returned.
-func (s *Store) openJob(ctx context.Context, job belfry.Job, err error) (belfry.Job, error) {
-	if err != nil {
-		return job, err
+func (s *Store) openJob(ctx context.Context) func(job belfry.Job, err error) (belfry.Job, error) {
+	return func(job belfry.Job, err error) (belfry.Job, error) {
+		if err != nil {
+			return job, err
+		}
+		if job.Payload, err = s.openPayload(ctx, job.Namespace, job.ID, job.Payload); err != nil {
+			return belfry.Job{}, unreadable("the payload of the job", err)
+		}
+		return job, nil
 	}
-	if job.Payload, err = s.openPayload(ctx, job.Namespace, job.ID, job.Payload); err != nil {
-		return belfry.Job{}, unreadable("the payload of the job", err)
-	}
-	return job, nil
 }
 
 // Job returns a job as it was written.
 func (s *Store) Job(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error) {
-	job, err := s.Store.Job(ctx, namespace, id)
-	return s.openJob(ctx, job, err)
+	return s.openJob(ctx)(s.Store.Job(ctx, namespace, id))
 }
 
 // DeletedJob returns a deleted job as it was written.
 func (s *Store) DeletedJob(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error) {
-	job, err := s.Store.DeletedJob(ctx, namespace, id)
-	return s.openJob(ctx, job, err)
+	return s.openJob(ctx)(s.Store.DeletedJob(ctx, namespace, id))
 }
 
 // ListJobs lists jobs as they were written. A payload that cannot be read does not keep a list
@@ -263,9 +275,9 @@ func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 	if err != nil {
 		return belfry.Job{}, err
 	}
-	job, err := s.Store.EditJob(ctx, namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+	return s.openJob(ctx)(s.Store.EditJob(ctx, namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
 		stored := job.Payload
-		job, err := s.openJob(ctx, job, nil)
+		job, err := s.openJob(ctx)(job, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -278,25 +290,109 @@ func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 			sealed.Job.Payload, err = sealPayload(key, namespace, id, change.Job.Payload)
 		}
 		return &sealed, err
-	})
-	return s.openJob(ctx, job, err)
+	}))
 }
 
 // Trigger encrypts the payloads of triggers.
 func (s *Store) Trigger(ctx context.Context, triggers []plan.Trigger, r *store.Request) error {
 	sealed := append([]plan.Trigger{}, triggers...)
 	for i := range sealed {
-		t := &sealed[i]
-		if len(t.Payload) == 0 {
-			continue
-		}
-		key, err := s.sealKey(ctx, t.Namespace)
-		if err == nil {
-			t.Payload, err = sealPayload(key, t.Namespace, t.JobID, t.Payload)
-		}
-		if err != nil {
+		if err := s.sealGiven(ctx, sealed[i].Namespace, sealed[i].JobID, &sealed[i].Payload); err != nil {
 			return err
 		}
 	}
 	return s.Store.Trigger(ctx, sealed, r)
+}
+
+// Fire returns claimed runs with the payloads that were written.
+func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots ...store.FreeSlots) (store.FireResult, error) {
+	result, err := s.Store.Fire(ctx, owner, steps, slots...)
+	result.Claimed, err = s.openRuns(ctx)(result.Claimed, err)
+	return result, err
+}
+
+// Claim returns runs with the payloads that were written.
+func (s *Store) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
+	return s.ClaimBelow(ctx, c, plan.MaxRank)
+}
+
+// ClaimBelow is Claim for the runs below a rank.
+func (s *Store) ClaimBelow(ctx context.Context, c belfry.Claim, rank int64) ([]*belfry.Run, error) {
+	return s.openRuns(ctx)(s.Store.ClaimBelow(ctx, c, rank))
+}
+
+// ClaimShares is Claim for a share of each namespace.
+func (s *Store) ClaimShares(ctx context.Context, c belfry.Claim, shares store.Shares) ([]*belfry.Run, error) {
+	return s.openRuns(ctx)(s.Store.ClaimShares(ctx, c, shares))
+}
+
+// ClaimRuns is Claim for some runs.
+func (s *Store) ClaimRuns(ctx context.Context, c belfry.Claim, ids []belfry.ID) ([]*belfry.Run, error) {
+	return s.openRuns(ctx)(s.Store.ClaimRuns(ctx, c, ids))
+}
+
+// openRuns decrypts the payloads of runs that a call claimed. The attempt of a run whose payload
+// cannot be decrypted fails here; any other error is that of a claim whose answer was lost.
+func (s *Store) openRuns(ctx context.Context) func(runs []*belfry.Run, err error) ([]*belfry.Run, error) {
+	return func(runs []*belfry.Run, err error) ([]*belfry.Run, error) {
+		if err != nil {
+			return runs, err
+		}
+		var failed []belfry.Result
+		open := runs[:0]
+		for _, run := range runs {
+			payload, err := s.openPayload(ctx, run.Namespace, run.JobID, run.Payload)
+			switch {
+			case err == nil:
+				run.Payload = payload
+				open = append(open, run)
+			case !isUnreadable(err):
+				return nil, err
+			default:
+				failed = append(failed, belfry.Result{Namespace: run.Namespace, RunID: run.ID, Attempt: run.Attempt, Token: run.Token, Outcome: belfry.OutcomeFailed, Error: "the payload cannot be decrypted: " + err.Error()})
+			}
+		}
+		if failed != nil {
+			if _, err := s.Store.Finish(ctx, failed); err != nil {
+				return nil, err
+			}
+		}
+		return open, nil
+	}
+}
+
+// DeadLetter returns a dead letter with the payload that was written.
+func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID) (belfry.DeadLetter, error) {
+	letter, err := s.Store.DeadLetter(ctx, namespace, run)
+	if err == nil {
+		if letter.Payload, err = s.openPayload(ctx, namespace, letter.JobID, letter.Payload); err != nil {
+			return belfry.DeadLetter{}, unreadable("the payload of the dead letter", err)
+		}
+	}
+	return letter, err
+}
+
+// Redrive encrypts the payloads that dead letters get.
+func (s *Store) Redrive(ctx context.Context, namespace string, list []store.Redrive) (int, error) {
+	sealed := append([]store.Redrive{}, list...)
+	for i := range sealed {
+		if err := s.sealGiven(ctx, namespace, sealed[i].JobID, &sealed[i].Payload); err != nil {
+			return 0, err
+		}
+	}
+	return s.Store.Redrive(ctx, namespace, sealed)
+}
+
+// JobLabels returns labels with payloads as they were written. One that cannot be decrypted
+// counts as too large.
+func (s *Store) JobLabels(ctx context.Context, jobs []belfry.ID) (map[belfry.ID]store.JobLabels, error) {
+	labels, err := s.Store.JobLabels(ctx, jobs)
+	for id, l := range labels {
+		opened, err := s.openPayload(ctx, l.Namespace, id, l.Payload)
+		if l.Payload = opened; err != nil {
+			l.LargePayload = true
+		}
+		labels[id] = l
+	}
+	return labels, err
 }

@@ -286,7 +286,7 @@ func TestRunWithAnAlteredPayloadFails(t *testing.T) {
 		id, at := create(t, s, "ours", "job"), s.Now()
 		runs := []*belfry.Run{{ID: belfry.NewID(at), JobID: id, Namespace: "ours", Attempt: 1, Token: belfry.NewToken(), Payload: json.RawMessage(`{"token":"enc:v1:1:AAAA"}`)},
 			{ID: belfry.NewID(at), JobID: id, Namespace: "ours", Attempt: 1, Token: belfry.NewToken(), Payload: json.RawMessage(`{"a":1}`)}}
-		got, err := s.openRuns(t.Context(), runs)
+		got, err := s.openRuns(t.Context())(runs, nil)
 		if err != nil || len(got) != 1 || string(got[0].Payload) != `{"a":1}` {
 			t.Errorf("got %v, %v", got, err)
 		}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -182,3 +183,122 @@ const MaxLabelPayload = 8 << 10
 
 // UnexpectedSkip is a condition on history: it was skipped without anybody having asked.
 const UnexpectedSkip = `(state = 'skipped' AND reason IN ('overlap', 'queue_full', 'missed_window', 'max_missed'))`
+
+// Events is what operators should know.
+type Events interface {
+	// ListEvents returns the events of a namespace that match a filter, latest first.
+	ListEvents(ctx context.Context, namespace string, f belfry.EventFilter, page Page) ([]belfry.Event, error)
+
+	// EventsAfter returns the events of all namespaces with a greater id, the oldest first.
+	EventsAfter(ctx context.Context, after belfry.ID, limit int) ([]belfry.Event, error)
+
+	// AddEvents records events, except those whose dedup id is known, and returns the ids of
+	// those that it recorded, in their order.
+	AddEvents(ctx context.Context, events []NewEvent) ([]belfry.ID, error)
+}
+
+// NewEvent is an event to record.
+type NewEvent struct {
+	belfry.Event
+	Dedup belfry.ID // the same for the same event, whoever notices it
+
+}
+
+// Nodes is the processes of the cluster.
+type Nodes interface {
+	// KeepNode records that a node is alive. One that was lost starts again.
+	KeepNode(ctx context.Context, n Node) error
+
+	// EndNode records that a node has stopped.
+	EndNode(ctx context.Context, id belfry.ID) error
+
+	// Nodes lists the nodes that were alive within NodeRetention, the oldest first.
+	Nodes(ctx context.Context) ([]Node, error)
+}
+
+// Node is a process of the cluster.
+type Node struct {
+	ID        belfry.ID
+	Name      string // of its machine
+	Address   string // where it listens
+	Version   string
+	Roles     []string
+	Offset    time.Duration // of the store's clock from its own
+	StartedAt time.Time     // this and the next two are by the store's clock, and set by the store
+	SeenAt    time.Time
+	LeftAt    *time.Time // nil: it has not stopped
+}
+
+// NodeRetention is how long nodes that are gone are kept.
+const NodeRetention = 24 * time.Hour
+
+// NodeTimeout is after how long without a sign of life a node is lost.
+const NodeTimeout = 20 * time.Second
+
+// Monitors is the monitors. Their status is derived by whoever shows it.
+type Monitors interface {
+	// CreateMonitor stores a monitor. A name that another monitor of the namespace has is
+	// a Conflict that names it.
+	CreateMonitor(ctx context.Context, m belfry.Monitor) error
+
+	// Monitor returns a monitor; NotFound if there is none.
+	Monitor(ctx context.Context, key MonitorKey) (belfry.Monitor, error)
+
+	// ListMonitors returns the monitors of a namespace, newest first.
+	ListMonitors(ctx context.Context, namespace string, page Page) ([]belfry.Monitor, error)
+
+	// EditMonitor locks a monitor, asks edit what it becomes, and writes that; nil leaves
+	// it as it is. An error of edit is returned as it is. NotFound if there is none, and
+	// Conflict for a name that another one has.
+	EditMonitor(ctx context.Context, key MonitorKey, edit EditMonitor) (belfry.Monitor, error)
+
+	// DeleteMonitor deletes a monitor; NotFound if there is none.
+	DeleteMonitor(ctx context.Context, namespace string, id belfry.ID) error
+
+	// LateMonitors returns the monitors of all namespaces that are late or failed at an
+	// instant, in the order of their names. It reads no others.
+	LateMonitors(ctx context.Context, now time.Time, limit int) ([]belfry.Monitor, error)
+}
+
+// MonitorKey finds a monitor: by its token or, in a namespace, by its id or name. The first
+// that is set counts.
+type MonitorKey struct {
+	Token     belfry.Token
+	Namespace string
+	ID        belfry.ID
+	Name      string
+}
+
+// EditMonitor says what a monitor becomes at the store's time. It must be pure.
+type EditMonitor func(m belfry.Monitor, now time.Time) (*belfry.Monitor, error)
+
+// NoSuchMonitor is the error of a monitor that does not exist. It does not repeat a token.
+func NoSuchMonitor(key MonitorKey) error {
+	switch {
+	case key.Token != belfry.Token{}:
+		return belfry.Errorf(belfry.NotFound, "there is no monitor with this address")
+	case !key.ID.IsZero():
+		return NoSuch("monitor", key.ID)
+	}
+	return belfry.Errorf(belfry.NotFound, "there is no monitor named %.200q", key.Name)
+}
+
+// EncodeMonitor is the settings of a monitor as they are stored.
+func EncodeMonitor(m belfry.Monitor) string {
+	return string(belfry.MustJSON(belfry.Monitor{
+		Name: m.Name, EverySeconds: m.EverySeconds, Cron: m.Cron, Timezone: m.Timezone, GraceSeconds: m.GraceSeconds,
+		Description: m.Description, Tags: m.Tags, Paused: m.Paused,
+	}))
+}
+
+// JSONColumn scans JSON into what To points to.
+type JSONColumn struct{ To any }
+
+// Scan decodes the JSON.
+func (c JSONColumn) Scan(v any) error {
+	text, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("%T is not JSON", v)
+	}
+	return json.Unmarshal([]byte(text), c.To)
+}

@@ -13,10 +13,12 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -223,4 +225,120 @@ func Migrate(files fs.FS, current int, apply func(version int, script string) er
 		}
 	}
 	return nil
+}
+
+// maxChanged is how many changed jobs a hub names before it reports "many".
+const maxChanged = 1000
+
+// Hub implements Notifier within a process. The zero value is ready for use.
+type Hub struct {
+	mu          sync.Mutex
+	subscribers map[Topic]map[chan struct{}]bool
+	changed     map[belfry.ID]bool
+	many        bool
+}
+
+// Wakeups is Notifier.Wakeups.
+func (h *Hub) Wakeups(ctx context.Context, topic Topic) <-chan struct{} {
+	ch := make(chan struct{}, 1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.subscribers == nil {
+		h.subscribers = map[Topic]map[chan struct{}]bool{}
+	}
+	if h.subscribers[topic] == nil {
+		h.subscribers[topic] = map[chan struct{}]bool{}
+	}
+	h.subscribers[topic][ch] = true
+	context.AfterFunc(ctx, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.subscribers[topic], ch)
+	})
+	return ch
+}
+
+// ChangedJobs is Plans.ChangedJobs.
+func (h *Hub) ChangedJobs() ([]belfry.ID, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ids, many := slices.AppendSeq(make([]belfry.ID, 0, len(h.changed)), maps.Keys(h.changed)), h.many
+	h.changed, h.many = nil, false
+	return ids, many
+}
+
+// Notify wakes the subscribers of the topic.
+func (h *Hub) Notify(topic Topic) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wake(topic)
+}
+
+// NotifyChanged records that the plans of the jobs were written and wakes the
+// subscribers of TopicPlans.
+func (h *Hub) NotifyChanged(jobs []belfry.ID, many bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.changed == nil {
+		h.changed = map[belfry.ID]bool{}
+	}
+	h.many = h.many || many || len(h.changed)+len(jobs) > maxChanged
+	if h.many {
+		clear(h.changed)
+	} else {
+		for _, id := range jobs {
+			h.changed[id] = true
+		}
+	}
+	h.wake(TopicPlans)
+}
+
+func (h *Hub) wake(topic Topic) {
+	for ch := range h.subscribers[topic] {
+		select {
+		case ch <- struct{}{}:
+		default:
+		}
+	}
+}
+
+const (
+	// maxClockDrift is by how much a clock may differ from what the monotonic clock of
+	// the process predicts. More is a step: the clock was set, or the machine slept.
+	maxClockDrift = 2 * time.Second
+
+	// ClockGrace is for how long after a step no worker counts as silent and no attempt as
+	// overdue. By then every worker that is alive has sent a heartbeat.
+	ClockGrace = 20 * time.Second
+)
+
+// ClockWatch notices steps of a clock. The zero value is ready for use.
+type ClockWatch struct {
+	mu        sync.Mutex
+	clock     time.Time // as last observed
+	local     time.Time // when that was
+	steppedAt time.Time // by the local clock; zero: never
+}
+
+// Observe compares what the clock shows at a local time with what was expected, and
+// returns the step, zero if there was none.
+func (w *ClockWatch) Observe(clock, local time.Time) (step time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.local.IsZero() {
+		step = clock.Round(0).Sub(w.clock.Round(0)) - local.Sub(w.local)
+	}
+	w.clock, w.local = clock, local
+	if step.Abs() <= maxClockDrift {
+		return 0
+	}
+	w.steppedAt = local
+	return step
+}
+
+// Settled reports whether the last step was long enough ago.
+func (w *ClockWatch) Settled() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.steppedAt.IsZero() || time.Since(w.steppedAt) >= ClockGrace
 }

@@ -117,8 +117,10 @@ func (s *Store) Archive(ctx context.Context, shards []int, after belfry.ID, limi
 			next = found[limit-1].Bytes
 			return nil
 		}
-		end, err := scanEnd(ctx, tx, "job_id", scan, notNull(after), archiveScanLimit)
-		next = end.Bytes
+		last, err := collectIDs(ctx, tx, `SELECT job_id`+scan+` OFFSET $2 - 1 LIMIT 1`, notNull(after), archiveScanLimit)
+		if len(last) > 0 {
+			next = last[0].Bytes
+		}
 		return err
 	})
 	if err == nil {

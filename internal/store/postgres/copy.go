@@ -50,7 +50,7 @@ func (c *copyRows) Read(p []byte) (int, error) {
 // row begins a row with so many columns, which follow in the order of the statement.
 func (c *copyRows) row(columns int) { c.buf = binary.BigEndian.AppendUint16(c.buf, uint16(columns)) }
 
-func (c *copyRows) null() { c.buf = append(c.buf, 0xff, 0xff, 0xff, 0xff) }
+func (c *copyRows) null() { c.buf = appendNull(c.buf) }
 
 func (c *copyRows) uint32(v int) { c.buf = binary.BigEndian.AppendUint32(c.buf, uint32(v)) }
 
@@ -59,10 +59,7 @@ func (c *copyRows) integer(v int) {
 	c.uint32(v)
 }
 
-func (c *copyRows) bigint(v int64) {
-	c.uint32(8)
-	c.buf = binary.BigEndian.AppendUint64(c.buf, uint64(v))
-}
+func (c *copyRows) bigint(v int64) { c.buf = appendInt8(c.buf, v) }
 
 func (c *copyRows) boolean(v bool) {
 	c.uint32(1)
@@ -88,8 +85,7 @@ func (c *copyRows) timestamp(t time.Time) {
 		c.null()
 		return
 	}
-	const epoch = 946_684_800 // seconds from 1970 to 2000
-	c.bigint((t.Unix()-epoch)*1e6 + int64(t.Nanosecond()/1000))
+	c.buf = appendTime(c.buf, t)
 }
 
 func (c *copyRows) text(s string) {

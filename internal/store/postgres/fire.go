@@ -102,7 +102,7 @@ func (s *Store) fire(ctx context.Context, q querier, owner belfry.ID, steps []pl
 		case step > 0:
 			fired.Applied[step-1] = true
 		case state == belfry.RunRunning:
-			fired.Claimed = append(fired.Claimed, a.claimed(run, slots.Worker, token, at, deadline, payload))
+			fired.Claimed = append(fired.Claimed, firedRun(a.stepOf(run), a.runs[a.index[run]].of, slots.Worker, token, at, deadline, payload))
 		case state == belfry.RunReady:
 			fired.AddReady(a.stepOf(run).Lane())
 		case state == belfry.RunSkipped && a.stepOf(run).NextIfSkipped != nil:
@@ -117,11 +117,6 @@ func (s *Store) fire(ctx context.Context, q querier, owner belfry.ID, steps []pl
 }
 
 func (a *fireArgs) stepOf(run belfry.ID) *plan.Step { return &a.steps[a.runs[a.index[run]].step-1] }
-
-func (a *fireArgs) claimed(id, worker belfry.ID, token belfry.Token, at, deadline time.Time, payload json.RawMessage) *belfry.Run {
-	run := a.runs[a.index[id]]
-	return firedRun(&a.steps[run.step-1], run.of, worker, token, at, deadline, payload)
-}
 
 func firedRun(step *plan.Step, r *plan.Run, worker belfry.ID, token belfry.Token, at, deadline time.Time, payload json.RawMessage) *belfry.Run {
 	return &belfry.Run{

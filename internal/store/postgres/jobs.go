@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -166,10 +167,12 @@ func updateJob(ctx context.Context, tx pgx.Tx, old *belfry.Job, change *store.Ch
 // time after that: this process may believe that clock to be ahead, and a step for an
 // occurrence before its instant is not applied.
 func lockPlan(ctx context.Context, tx pgx.Tx, namespace string, id belfry.ID) (p plan.Plan, now time.Time, err error) {
-	missing := func() error { return noLiveJobError(ctx, tx, namespace, id) }
-	p, err = collectOne(ctx, tx, scanInto(planFields), missing, `/* edit */ SELECT `+planColumnsSQL+`
+	err = tx.QueryRow(ctx, `/* edit */ SELECT `+sqlstore.PlanColumns+`
 		FROM belfry.jobs j JOIN belfry.plans p ON p.job_id = j.id
-		WHERE j.namespace = $1 AND j.id = $2 AND j.state <> 'deleted' FOR UPDATE`, namespace, uuid(id))
+		WHERE j.namespace = $1 AND j.id = $2 AND j.state <> 'deleted' FOR UPDATE`, namespace, uuid(id)).Scan(sharedColumns(sqlstore.PlanFields(&p))...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = noLiveJobError(ctx, tx, namespace, id)
+	}
 	if err == nil {
 		err = tx.QueryRow(ctx, `/* edit */ SELECT clock_timestamp()`).Scan(timeColumn{&now})
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
@@ -69,7 +68,6 @@ const (
 
 	countDeadSQL    = `/* stats */ SELECT lane, count(*) FROM (SELECT lane FROM belfry.dead LIMIT $1) d GROUP BY lane`
 	estimateDeadSQL = `/* stats */ SELECT reltuples::bigint FROM pg_class WHERE oid = 'belfry.dead'::regclass`
-	countRunningSQL = `/* stats */ SELECT worker, count(*) FROM (SELECT worker FROM belfry.runs WHERE state = 'running' LIMIT $1) r GROUP BY worker`
 
 	// Partitions that were never analysed have -1 tuples. A default partition comes last.
 	historySQL = `/* stats */ SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::bigint, coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint, coalesce(min(c.relname), '')
@@ -119,11 +117,6 @@ func (s *Store) countDead(ctx context.Context, stats *store.Stats) (err error) {
 	err = s.readPool.QueryRow(ctx, estimateDeadSQL).Scan(&estimate)
 	store.Scale(stats.Dead, estimate)
 	return err
-}
-
-func (s *Store) Running(ctx context.Context) (map[belfry.ID]int, error) {
-	running, err := collectMap[belfry.ID, int](ctx, s.readPool, countRunningSQL, store.MaxRunningCounted)
-	return running, wrapError("count running attempts", err)
 }
 
 func (s *Store) Database(ctx context.Context) (store.Database, error) {

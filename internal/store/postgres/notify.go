@@ -37,14 +37,8 @@ type notifier struct {
 	wake         chan struct{}
 }
 
-func (s *Store) Wakeups(ctx context.Context, topic store.Topic) <-chan struct{} {
-	return s.notifier.Wakeups(ctx, topic)
-}
-
 // PollInterval is short, since notifications of other nodes may be lost.
 func (s *Store) PollInterval() time.Duration { return 500 * time.Millisecond }
-
-func (s *Store) ChangedJobs() ([]belfry.ID, bool) { return s.notifier.ChangedJobs() }
 
 func (n *notifier) notifyReady() {
 	n.Notify(store.TopicReady)

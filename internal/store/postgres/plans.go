@@ -2,6 +2,9 @@ package postgres
 
 import (
 	"context"
+	"math/rand/v2"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -10,32 +13,14 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
-const (
-	zoneUpdateScanLimit = 8000 // plans that one call of PlansForZoneUpdate reads
-
-	planColumnsSQL = `p.job_id, p.shard, p.version, p.next_at, p.nominal_at, p.fired_for, p.runs_made, p.zone_version, p.one_off`
-
-	// The name is read only where a template of keys has it.
-	dueColumns = planColumnsSQL + `, j.namespace, j.revision, j.spec,
-	CASE WHEN strpos(j.spec, '{{') > 0 AND j.spec ~ '\{\{ *name *\}\}' THEN coalesce(j.name, '') ELSE '' END`
-)
-
-func planFields(p *plan.Plan) []any {
-	return []any{idColumn(&p.JobID), &p.Shard, &p.Version, timeColumn{&p.NextAt}, timeColumn{&p.NominalAt}, timeColumn{&p.FiredFor},
-		&p.RunsMade, &p.ZoneVersion, &p.Once}
-}
-
-func dueFields(d *store.Due) []any {
-	return append(planFields(&d.Plan), &d.Namespace, &d.Revision, &d.Spec, &d.Name)
-}
-
-var scanDue = scanInto(dueFields)
+const zoneUpdateScanLimit = 8000 // plans that one call of PlansForZoneUpdate reads
 
 // upcomingSQL reads each shard in the order of an index, so that a page costs what it
 // returns, whatever the other shards have.
-const upcomingSQL = `/* plans */ SELECT ` + planColumnsSQL + `, p.digest
+const upcomingSQL = `/* plans */ SELECT ` + sqlstore.PlanColumns + `, p.digest
   FROM unnest($1::integer[], $2::timestamptz[], $3::uuid[]) AS w (shard, next_at, job_id)
  CROSS JOIN LATERAL (
    SELECT * FROM belfry.plans p WHERE p.shard = w.shard AND p.next_at <= $4 AND (p.next_at, p.job_id) > (w.next_at, w.job_id)
@@ -62,7 +47,7 @@ func (s *Store) Upcoming(ctx context.Context, w store.Window) (plans []store.Pla
 	batch.Queue(restrictPlanner)
 	batch.Queue(upcomingSQL, upcomingArgs(w)...).Query(func(rows pgx.Rows) error {
 		var p store.Planned
-		_, err := pgx.ForEachRow(rows, append(planFields(&p.Plan), idColumn(&p.Digest)), func() error {
+		_, err := pgx.ForEachRow(rows, sharedColumns(sqlstore.PlannedFields(&p)), func() error {
 			plans = append(plans, p)
 			return nil
 		})
@@ -71,36 +56,8 @@ func (s *Store) Upcoming(ctx context.Context, w store.Window) (plans []store.Pla
 	return plans, wrapError("read plans", s.pool.SendBatch(ctx, batch).Close())
 }
 
-func (s *Store) PlansByJob(ctx context.Context, jobs []belfry.ID) ([]store.Due, error) {
-	due, err := collect(ctx, s.pool, scanDue, `SELECT `+dueColumns+`
-  FROM (SELECT * FROM belfry.plans WHERE job_id = ANY($1)) p JOIN belfry.jobs j ON j.id = p.job_id ORDER BY p.next_at, p.job_id`, uuids(jobs))
-	return due, wrapError("read plans", err)
-}
-
-// PlansForZoneUpdate has no index: it would cost every firing something, for a search
-// that happens a few times a year.
-func (s *Store) PlansForZoneUpdate(ctx context.Context, shards []int, release string, after belfry.ID, limit int) (due []store.Due, next belfry.ID, err error) {
-	if limit < 1 {
-		return nil, after, nil
-	}
-	err = s.scanSnapshot(ctx, func(tx pgx.Tx) error {
-		const scan = ` FROM belfry.plans WHERE job_id > $1 ORDER BY job_id`
-		due, err = collect(ctx, tx, scanDue, `SELECT `+dueColumns+`
-  FROM (SELECT *`+scan+` LIMIT $2) p JOIN belfry.jobs j ON j.id = p.job_id
- WHERE p.zone_version COLLATE "C" < $3 AND p.nominal_at IS NOT NULL AND p.shard = ANY($4) AND j.state <> 'deleted'
- ORDER BY p.job_id LIMIT $5`, notNull(after), zoneUpdateScanLimit, release, int32s(shards), limit)
-		if err != nil {
-			return err
-		}
-		if len(due) == limit {
-			next = due[limit-1].Plan.JobID
-			return nil
-		}
-		end, err := scanEnd(ctx, tx, "job_id", scan, notNull(after), zoneUpdateScanLimit)
-		next = end.Bytes
-		return err
-	})
-	return due, next, wrapError("read plans for a time-zone data update", err)
+func (s *Store) PlansForZoneUpdate(ctx context.Context, shards []int, release string, after belfry.ID, limit int) ([]store.Due, belfry.ID, error) {
+	return s.ZoneUpdate(ctx, zoneUpdateScanLimit, shards, release, after, limit)
 }
 
 func (s *Store) Trigger(ctx context.Context, triggers []plan.Trigger, r *store.Request) error {
@@ -148,23 +105,6 @@ SELECT EXISTS (SELECT 1 FROM job), EXISTS (SELECT 1 FROM belfry.triggers WHERE i
 		return noLiveJobError(ctx, q, namespace, job)
 	}
 	return err
-}
-
-// PendingTriggers: no run is ready before its trigger was stored.
-func (s *Store) PendingTriggers(ctx context.Context, shards []int, skip []belfry.ID, limit int) ([]store.PendingTrigger, error) {
-	pending, err := collect(ctx, s.pool, scanInto(pendingTriggerFields), `
-SELECT `+dueColumns+`, t.id, t.namespace, t.job_id, t.shard, t.kind, t.at, t.created_at, t.payload
-  FROM belfry.triggers t
-  JOIN belfry.plans p ON p.job_id = t.job_id
-  JOIN belfry.jobs j ON j.id = t.job_id
- WHERE t.shard = ANY($1) AND t.job_id <> ALL($2) AND t.fired_at IS NULL AND j.state <> 'deleted'
- ORDER BY t.created_at, t.id LIMIT $3`, int32s(shards), uuids(skip), limit)
-	return pending, wrapError("read triggers", err)
-}
-
-func pendingTriggerFields(p *store.PendingTrigger) []any {
-	t := &p.Trigger
-	return append(dueFields(&p.Due), idColumn(&t.ID), &t.Namespace, idColumn(&t.JobID), &t.Shard, &t.Kind, timeColumn{&t.At}, timeColumn{&t.ReadyAt}, jsonColumn{&t.Payload})
 }
 
 func (s *Store) Promote(ctx context.Context, shards []int, limit int) (promoted int, next time.Time, err error) {
@@ -314,15 +254,90 @@ func replanSkipped(ctx context.Context, q querier, steps []plan.Step, skipped ma
 	return nil
 }
 
-// CountReady skips from lane to lane in the index: its cost does not grow with the queue.
-func (s *Store) CountReady(ctx context.Context, limit int) (map[string]int, error) {
-	ready, err := collectMap[string, int](ctx, s.pool, `/* count ready */
-WITH RECURSIVE lane (name) AS (
-  (SELECT lane FROM belfry.runs WHERE state = 'ready' ORDER BY lane LIMIT 1)
-   UNION ALL
-  SELECT (SELECT r.lane FROM belfry.runs r WHERE r.state = 'ready' AND r.lane > lane.name ORDER BY r.lane LIMIT 1) FROM lane WHERE lane.name IS NOT NULL)
-SELECT lane.name, n.ready FROM lane
- CROSS JOIN LATERAL (SELECT count(*) AS ready FROM (SELECT 1 FROM belfry.runs r WHERE r.state = 'ready' AND r.lane = lane.name LIMIT $1) x) n
- WHERE lane.name IS NOT NULL`, limit)
-	return ready, wrapError("count ready runs", err)
+const (
+	scanNamespaceSQL = ` FROM belfry.jobs WHERE namespace = $1 AND state <> 'deleted' ORDER BY namespace, id LIMIT $2`
+	scanQueueSQL     = ` FROM belfry.jobs WHERE namespace = $1 AND queue = $3 AND queue <> 'default' AND state <> 'deleted' ORDER BY namespace, queue, id LIMIT $2`
+
+	selectPlannedSQL = `/* forecast */ SELECT ` + sqlstore.PlanColumns + `, p.digest FROM `
+	joinPlannedSQL   = ` CROSS JOIN LATERAL (SELECT * FROM belfry.plans WHERE job_id = j.id AND next_at IS NOT NULL LIMIT 1) p`
+	samplePlansSQL   = selectPlannedSQL + `belfry.plans p WHERE p.ctid = ANY($1::text[]::tid[]) AND p.next_at IS NOT NULL`
+
+	// Pages as they are now. The planner is kept from reading all of them.
+	planPagesSQL = `/* forecast */ SELECT pg_relation_size('belfry.plans') / b.size, b.size
+  FROM (SELECT current_setting('block_size')::bigint AS size, set_config('enable_seqscan', 'off', true)) b`
+)
+
+var scanPlanned = scanInto(func(p *store.Planned) []any { return sharedColumns(sqlstore.PlannedFields(p)) })
+
+// NamespacePlans counts first, which reads an index alone. Jobs in the default queue have
+// none of their own: the caller gets those of all queues.
+func (s *Store) NamespacePlans(ctx context.Context, namespace, queue string, limit int) (plans []store.Planned, complete bool, err error) {
+	scan, args := scanNamespaceSQL, []any{namespace, limit + 1}
+	if queue != "" && queue != belfry.DefaultQueue {
+		scan, args = scanQueueSQL, append(args, storable(queue))
+	}
+	err = s.scanSnapshot(ctx, func(tx pgx.Tx) error {
+		jobs := 0
+		err := tx.QueryRow(ctx, `/* forecast */ SELECT count(*) FROM (SELECT 1`+scan+`) j`, args...).Scan(&jobs)
+		if complete = jobs <= limit; err != nil || !complete {
+			return err
+		}
+		plans, err = collect(ctx, tx, scanPlanned, selectPlannedSQL+`(SELECT id`+scan+`) j`+joinPlannedSQL, args...)
+		return err
+	})
+	return plans, complete && err == nil, wrapError("read the plans of a namespace", err)
+}
+
+const (
+	probesPerPlan = 4 // places of the table that are looked at for each plan: a page has room for more rows than those of plans
+	probesPerPage = 8 // which find about two plans
+)
+
+// SamplePlans looks at random places of the table, of which some have a row. They are on
+// many pages: rows of a page were often created together and are alike.
+func (s *Store) SamplePlans(ctx context.Context, n int) (plans []store.Planned, weight float64, err error) {
+	err = s.scanSnapshot(ctx, func(tx pgx.Tx) error {
+		var pages, size int64
+		if err := tx.QueryRow(ctx, planPagesSQL).Scan(&pages, &size); err != nil || pages == 0 {
+			return err
+		}
+		var places []string
+		places, weight = samplePlaces(pages, size, n)
+		plans, err = collect(ctx, tx, scanPlanned, samplePlansSQL, places)
+		return err
+	})
+	return plans, weight, wrapError("sample plans", err)
+}
+
+// samplePlaces draws places of a table with so many pages of a size, each at most once, and
+// returns how many places each stands for.
+func samplePlaces(pages, size int64, n int) (places []string, weight float64) {
+	most := (size - 24) / 28 // rows of a page: without its header, the least that a row takes
+	drawn := make([]int64, 0, n*probesPerPlan)
+	for len(drawn) < cap(drawn) {
+		page := rand.Int64N(pages)
+		for range probesPerPage {
+			drawn = append(drawn, page*most+rand.Int64N(most))
+		}
+	}
+	slices.Sort(drawn)
+	drawn = slices.Compact(drawn)
+	return column(drawn, func(p *int64) string {
+		return "(" + strconv.FormatInt(*p/most, 10) + "," + strconv.FormatInt(*p%most+1, 10) + ")"
+	}), float64(pages*most) / float64(len(drawn))
+}
+
+// RunTimes reads the latest rows of each job and table along their indexes. A run is settled
+// after its instant, or shortly before it, so that old partitions are left out.
+func (s *Store) RunTimes(ctx context.Context, namespace string, jobs []belfry.ID, since time.Time, limit int) ([]store.RunTime, error) {
+	table := func(name, state, finished, skipped, more string) string {
+		return `(SELECT x.job_id, x.id, ` + state + `, x.scheduled_at, x.started_at, ` + finished + `, ` + skipped + ` FROM belfry.` + name + ` x
+  WHERE x.job_id = j.id AND x.namespace = $2 AND x.scheduled_at >= $3` + more + ` ORDER BY x.scheduled_at DESC, x.id DESC LIMIT $4)`
+	}
+	times, err := collect(ctx, s.readPool, scanInto(func(r *store.RunTime) []any {
+		return []any{idColumn(&r.JobID), idColumn(&r.RunID), &r.Status, timeColumn{&r.ScheduledAt}, nullTimeColumn{&r.StartedAt}, nullTimeColumn{&r.FinishedAt}, &r.Skipped}
+	}), `/* run times */ SELECT t.* FROM unnest($1::uuid[]) AS j (id) CROSS JOIN LATERAL (`+
+		table("runs", "x.state", "NULL::timestamptz", "0::bigint", "")+` UNION ALL `+table("dead", "'dead'", "x.died_at", "0::bigint", "")+` UNION ALL `+
+		table("history", "x.state", "x.settled_at", "x.skipped_count", " AND x.settled_at >= $3::timestamptz - interval '1 day'")+`) t`, uuids(jobs), namespace, since, limit)
+	return times, wrapError("read the times of runs", err)
 }

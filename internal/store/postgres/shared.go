@@ -41,7 +41,7 @@ func (s *Store) Do(ctx context.Context, access sqlstore.Access, doing string, f 
 		err = f(sharedTx{ctx, s.pool, nil})
 	case sqlstore.Change:
 		err = s.change(ctx, func(tx pgx.Tx) error { return f(sharedTx{ctx, tx, nil}) })
-	case sqlstore.Urgent:
+	case sqlstore.Urgent, sqlstore.UrgentRead:
 		err = f(sharedTx{ctx, s.priorityPool, nil})
 	}
 	return wrapError(doing, err)
@@ -122,6 +122,8 @@ func sharedColumns(columns []any) []any {
 		case *belfry.ID:
 			columns[i] = idColumn(to)
 		case *belfry.Token:
+			columns[i] = idColumn(to)
+		case *store.Digest:
 			columns[i] = idColumn(to)
 		case *time.Time:
 			columns[i] = timeColumn{to}

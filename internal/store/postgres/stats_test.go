@@ -12,6 +12,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/pgtest"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
 // What metrics count costs no more in a large database: plans that are not due, more due
@@ -53,7 +54,7 @@ func TestStatsReadABoundedNumber(t *testing.T) {
 	t.Run("count running", func(t *testing.T) {
 		fillRuns(t, s, "gen_random_uuid()", "waiting", "NULL::uuid", 10_000)
 		fillRuns(t, s, "gen_random_uuid()", "running", "gen_random_uuid()", 100)
-		wantSameBuffers(t, s, 500, func() int { return buffersRead(t, s, countRunningSQL, store.MaxRunningCounted) }, func() {
+		wantSameBuffers(t, s, 500, func() int { return buffersRead(t, s, sqlstore.CountRunning, store.MaxRunningCounted) }, func() {
 			fillRuns(t, s, "gen_random_uuid()", "waiting", "NULL::uuid", 30_000)
 		})
 	})

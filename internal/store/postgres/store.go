@@ -42,6 +42,7 @@ type Options struct {
 // Store is a store.Store in PostgreSQL: the interfaces say what its methods do.
 type Store struct {
 	sqlstore.Store
+	*notifier
 	pool          *pool
 	readPool      *pool // reads of the API, so that many of them delay nothing else
 	priorityPool  *pool // heartbeats, leases and the clock never wait behind other work
@@ -53,7 +54,6 @@ type Store struct {
 	clockWatch    store.ClockWatch
 	writeFailure  atomic.Pointer[writeFailure] // why the server takes no writes; nil: it does
 	plansLockedAt atomic.Int64                 // when a fire last waited for a locked plan in vain, in Unix seconds
-	notifier      *notifier
 	specs         store.Specs
 	trigrams      shareCache
 	waitingScan   struct { // where the next scan of jobs with waiting runs starts
@@ -97,7 +97,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 			return nil, err
 		}
 	}
-	if err := s.initShards(ctx, o.Shards); err != nil {
+	if s.shards, err = store.InitShards(o.Shards, func(shards string) (string, error) { return s.SetOnce(ctx, "shards", shards) }); err != nil {
 		s.closePools()
 		return nil, err
 	}
@@ -116,27 +116,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-func (s *Store) initShards(ctx context.Context, configured int) (err error) {
-	s.shards, err = store.InitShards(configured, func(shards string) (stored string, err error) {
-		_, err = s.pool.Exec(ctx, `INSERT INTO belfry.settings (name, value) VALUES ('shards', $1) ON CONFLICT DO NOTHING`, shards)
-		if err == nil {
-			err = s.pool.QueryRow(ctx, `SELECT value FROM belfry.settings WHERE name = 'shards'`).Scan(&stored)
-		}
-		return stored, wrapError("fix the number of shards", err)
-	})
-	return err
-}
-
 func (s *Store) Shards() int { return s.shards }
 
 // ClusterID identifies the cluster of all nodes on this database. It is made when it is first
 // asked for.
-func (s *Store) ClusterID(ctx context.Context) (id string, err error) {
-	_, err = s.pool.Exec(ctx, `INSERT INTO belfry.settings (name, value) VALUES ('cluster', $1) ON CONFLICT DO NOTHING`, belfry.NewID(time.Now()).String())
-	if err == nil {
-		err = s.pool.QueryRow(ctx, `SELECT value FROM belfry.settings WHERE name = 'cluster'`).Scan(&id)
-	}
-	return id, wrapError("read the id of the cluster", err)
+func (s *Store) ClusterID(ctx context.Context) (string, error) {
+	return s.SetOnce(ctx, "cluster", belfry.NewID(time.Now()).String())
 }
 
 // Now is the server's time, as of the last synchronization of clocks.
@@ -314,22 +299,18 @@ func migrate(ctx context.Context, tx pgx.Tx, files fs.FS) error {
 	})
 }
 
-// leaseHeld is a condition on a lease l. One that was renewed in the future was renewed
-// before the clock was set back.
-const leaseHeld = `(l.expires_at > clock_timestamp() AND l.renewed_at < clock_timestamp() + interval '5 seconds')`
-
 // Hold takes or renews each name unless another owner holds it. It is not detached: an
 // owner that stopped waiting must not believe in a lease, and a lease that is taken
 // without its owner's knowledge expires.
 func (s *Store) Hold(ctx context.Context, owner belfry.ID, names []string, ttl time.Duration) ([]store.Lease, error) {
-	leases, err := collect(ctx, s.priorityPool, scanInto(func(l *store.Lease) []any { return append(leaseFields(l), timeColumn{&l.EndedAt}) }), `/* hold */
-WITH ended AS MATERIALIZED (SELECT name, expires_at FROM belfry.leases l WHERE name = ANY($2) AND NOT `+leaseHeld+`)
+	leases, err := collect(ctx, s.priorityPool, scanInto(func(l *store.Lease) []any { return sharedColumns(append(sqlstore.LeaseFields(l), &l.EndedAt)) }), `/* hold */
+WITH ended AS MATERIALIZED (SELECT name, expires_at FROM belfry.leases l WHERE name = ANY($2) AND NOT `+sqlstore.LeaseHeld+`)
 INSERT INTO belfry.leases AS l (name, owner, epoch, renewed_at, expires_at)
 SELECT name, $1, 1, clock_timestamp(), clock_timestamp() + $3 * interval '1 millisecond' FROM (SELECT DISTINCT unnest($2::text[]) AS name) n ORDER BY name
 ON CONFLICT (name) DO UPDATE
    SET owner = excluded.owner, epoch = l.epoch + CASE WHEN l.owner = excluded.owner THEN 0 ELSE 1 END,
        renewed_at = clock_timestamp(), expires_at = clock_timestamp() + $3 * interval '1 millisecond'
- WHERE l.owner = excluded.owner OR NOT `+leaseHeld+`
+ WHERE l.owner = excluded.owner OR NOT `+sqlstore.LeaseHeld+`
 RETURNING name, owner, epoch, (SELECT least(ended.expires_at, clock_timestamp()) FROM ended WHERE ended.name = l.name)`, uuid(owner), names, ttl.Milliseconds())
 	return leases, wrapError("hold leases", err)
 }
@@ -339,11 +320,3 @@ func (s *Store) Release(ctx context.Context, owner belfry.ID, names []string) er
 SELECT pg_notify($3, $4)`, uuid(owner), names, notifyChannel, s.notifier.node+" "+string(store.TopicLeases))
 	return wrapError("release leases", err)
 }
-
-func (s *Store) Held(ctx context.Context, prefix string) ([]store.Lease, error) {
-	leases, err := collect(ctx, s.priorityPool, scanInto(leaseFields),
-		`SELECT name, owner, epoch FROM belfry.leases l WHERE starts_with(name, $1) AND `+leaseHeld+` ORDER BY name`, prefix)
-	return leases, wrapError("list leases", err)
-}
-
-func leaseFields(l *store.Lease) []any { return []any{&l.Name, idColumn(&l.Owner), &l.Epoch} }

@@ -50,19 +50,6 @@ func scanInto[T any](fields func(*T) []any) pgx.RowToFunc[T] {
 	}
 }
 
-// collectOne returns the only row of a query, or the error of a missing one.
-func collectOne[T any](ctx context.Context, q querier, scan pgx.RowToFunc[T], missing func() error, sql string, args ...any) (T, error) {
-	rows, err := q.Query(ctx, sql, args...)
-	if err != nil {
-		return *new(T), err
-	}
-	row, err := pgx.CollectExactlyOneRow(rows, scan)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = missing()
-	}
-	return row, err
-}
-
 func collectIDs(ctx context.Context, q querier, sql string, args ...any) ([]pgtype.UUID, error) {
 	return collect(ctx, q, pgx.RowTo[pgtype.UUID], sql, args...)
 }
@@ -132,17 +119,6 @@ func (s *Store) scanSnapshot(ctx context.Context, f func(tx pgx.Tx) error) error
 		}
 		return f(tx)
 	})
-}
-
-// scanEnd returns the id of the last row that a scan of limit rows reads; null if the
-// scan reaches the end before. The scan is what follows the columns of a SELECT, up to
-// its ORDER BY, and starts after $1.
-func scanEnd(ctx context.Context, tx pgx.Tx, id, scan string, after pgtype.UUID, limit int) (end pgtype.UUID, err error) {
-	last, err := collectIDs(ctx, tx, `SELECT `+id+scan+` OFFSET $2 - 1 LIMIT 1`, after, limit)
-	if len(last) > 0 {
-		end = last[0]
-	}
-	return end, err
 }
 
 // SQLSTATE codes. After each of them nothing was written.

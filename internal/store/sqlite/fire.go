@@ -134,33 +134,27 @@ func (f *fireTx) addRun(s *plan.Step, r *plan.Run) error {
 	args := []any{r.ID[:], int64(s.Seen.Shard), s.Namespace, s.Seen.JobID[:], int64(s.Revision), string(r.Kind), lane, plan.Rank(r.ReadyAt, weight),
 		micro(r.ScheduledAt), micro(r.ReadyAt), micro(f.now), f.owner[:], s.Epoch, s.Policy.Timeout().Milliseconds(), nullText(r.Payload), nullText(r.Key),
 		weight, s.Next.Once, nullDays(s.Policy.RetentionDays)}
-	var worker belfry.ID
+	var claimed *belfry.Run
+	claim := []any{int64(0), string(state), nil, nil, nil, nil}
 	if state == belfry.RunReady {
-		worker = store.TakeSlot(f.slots, lane)
-	}
-	if !worker.IsZero() {
-		err = f.addClaimed(s, r, worker, args)
-	} else {
-		var n int
-		if n, err = f.exec(insertRun, append(args, string(state))...); state == belfry.RunReady && n > 0 {
-			f.AddReady(lane)
+		if worker := store.TakeSlot(f.slots, lane); !worker.IsZero() {
+			claimed = f.claimedRun(s, r, worker)
+			claim = []any{int64(1), string(belfry.RunRunning), worker[:], claimed.Token[:], micro(f.now), micro(claimed.DeadlineAt)}
 		}
+	}
+	n, err := f.exec(insertRun, append(args, claim...)...)
+	switch {
+	case err != nil || n == 0:
+	case claimed != nil:
+		f.Claimed = append(f.Claimed, claimed)
+		err = f.addPayload(claimed)
+	case state == belfry.RunReady:
+		f.AddReady(lane)
 	}
 	if err != nil || !hasUniqueKey(r) {
 		return err
 	}
 	return f.run(insertKey, s.Seen.JobID[:], r.Key, int64(s.Seen.Shard), r.ID[:], micro(f.now))
-}
-
-// addClaimed adds a run that a worker with free slots holds from the beginning.
-func (f *fireTx) addClaimed(s *plan.Step, r *plan.Run, worker belfry.ID, args []any) error {
-	run := f.claimedRun(s, r, worker)
-	n, err := f.exec(insertClaimed, append(args, worker[:], run.Token[:], micro(f.now), micro(run.DeadlineAt))...)
-	if err != nil || n == 0 {
-		return err
-	}
-	f.Claimed = append(f.Claimed, run)
-	return f.addPayload(run)
 }
 
 // claimedRun is the run of a step as its worker gets it, but for the payload of its job.
@@ -250,15 +244,10 @@ WHERE job_id = ? AND version = ? AND (NOT ? OR next_at <= ?) AND (fired_for IS N
 
 const fireTrigger = `UPDATE triggers SET fired_at = ? WHERE id = ? AND fired_at IS NULL`
 
-const newRunColumns = `id, shard, namespace, job_id, revision, kind, lane, rank, scheduled_at, ready_at, fired_at, fired_by, epoch, timeout_ms, payload, key,
-weight, one_off, retention_days, lost, failures, `
-
 const (
-	insertRun = `INSERT INTO runs (` + newRunColumns + `attempt, state)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?) ON CONFLICT (id) DO NOTHING`
-
-	insertClaimed = `INSERT INTO runs (` + newRunColumns + `attempt, state, worker, token, started_at, deadline_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 1, 'running', ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
+	insertRun = `INSERT INTO runs (id, shard, namespace, job_id, revision, kind, lane, rank, scheduled_at, ready_at, fired_at, fired_by, epoch, timeout_ms, payload, key,
+weight, one_off, retention_days, lost, failures, attempt, state, worker, token, started_at, deadline_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
 
 	insertSkip = `INSERT INTO history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by,
 epoch, attempt, settled_at, http_status, error, output, skipped_to, skipped_count, retain_until)

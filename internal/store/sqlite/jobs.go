@@ -55,10 +55,6 @@ func (s *Store) DeletedJob(ctx context.Context, namespace string, id belfry.ID) 
 	})
 }
 
-func (t *tx) deleteEnded(id belfry.ID) error {
-	return t.runEach([]any{id[:]}, `DELETE FROM ended WHERE id = ?`, `DELETE FROM revisions WHERE job_id = ?`)
-}
-
 const (
 	insertRevision = `INSERT INTO revisions (job_id, revision, shard, spec, payload, replaced_at)
 SELECT id, revision, shard, spec, payload, ? FROM jobs WHERE id = ?`
@@ -74,7 +70,7 @@ func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 			return job, err
 		}
 		var p plan.Plan
-		if err := t.get(planFields(&p), `SELECT `+planColumns+` FROM plans p WHERE p.job_id = ?`, id[:]); err != nil {
+		if err := t.get(sharedColumns(sqlstore.PlanFields(&p)), `SELECT `+sqlstore.PlanColumns+` FROM plans p WHERE p.job_id = ?`, id[:]); err != nil {
 			return job, err
 		}
 		change, err := edit(job, p, t.now)

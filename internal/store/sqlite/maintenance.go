@@ -43,13 +43,11 @@ const (
 	sampleDue = `SELECT j.queue || '/' || j.type, count(*)
 FROM (SELECT job_id FROM plans WHERE shard = ? AND next_at <= ? ORDER BY next_at, job_id LIMIT ?) d CROSS JOIN jobs j ON j.id = d.job_id GROUP BY 1`
 
-	countDead    = `SELECT lane, count(*) FROM (SELECT lane FROM dead LIMIT ?) GROUP BY lane`
-	countAllDead = `SELECT count(*) FROM dead`
-	countRunning = `SELECT worker, count(*) FROM (SELECT worker FROM runs WHERE state = 'running' LIMIT ?) GROUP BY worker`
+	countDead = `SELECT lane, count(*) FROM (SELECT lane FROM dead LIMIT ?) GROUP BY lane`
 
 	// History is added at its end, and mostly deleted at its beginning.
-	countHistory = `SELECT coalesce((SELECT max(rowid) FROM history) - (SELECT min(rowid) FROM history) + 1, 0)`
-	selectOldest = `SELECT min(settled_at) FROM history WHERE retain_until IS NULL`
+	selectTotals = `SELECT (SELECT count(*) FROM dead), coalesce((SELECT max(rowid) FROM history) - (SELECT min(rowid) FROM history) + 1, 0),
+  (SELECT min(settled_at) FROM history WHERE retain_until IS NULL), (` + selectUsedBytes + `)`
 )
 
 func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
@@ -61,20 +59,11 @@ func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
 			return stats, err
 		}
 		var dead int
-		if err := t.get([]any{&dead}, countAllDead); err != nil {
+		if err := t.get([]any{&dead, &stats.HistoryRows, timeColumn{&stats.OldestHistory}, &stats.HistoryBytes}, selectTotals); err != nil {
 			return stats, err
 		}
 		store.Scale(stats.Dead, dead)
-		if stats.Running, err = allPairs[belfry.ID, int](t, countRunning, store.MaxRunningCounted); err != nil {
-			return stats, err
-		}
-		if err := t.get([]any{&stats.HistoryRows}, countHistory); err != nil {
-			return stats, err
-		}
-		if err := t.get([]any{timeColumn{&stats.OldestHistory}}, selectOldest); err != nil {
-			return stats, err
-		}
-		err = t.get([]any{&stats.HistoryBytes}, selectUsedBytes)
+		stats.Running, err = allPairs[belfry.ID, int](t, translate(sqlstore.CountRunning), store.MaxRunningCounted)
 		return stats, err
 	})
 }
@@ -105,12 +94,6 @@ func (t *tx) countDue(stats *store.Stats, shards int) error {
 	}
 	store.Scale(stats.Due, total)
 	return nil
-}
-
-func (s *Store) Running(ctx context.Context) (map[belfry.ID]int, error) {
-	return readValue(ctx, s, "count running attempts", func(t *tx) (map[belfry.ID]int, error) {
-		return allPairs[belfry.ID, int](t, countRunning, store.MaxRunningCounted)
-	})
 }
 
 func (s *Store) Database(ctx context.Context) (store.Database, error) {

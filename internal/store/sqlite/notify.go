@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"context"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -36,18 +35,12 @@ func (c *changes) requeued(state belfry.RunStatus) {
 
 func (s *Store) notify(c *changes) {
 	if c.plans {
-		s.hub.NotifyChanged(c.jobs, c.many)
+		s.NotifyChanged(c.jobs, c.many)
 	}
 	if c.ready {
-		s.hub.Notify(store.TopicReady)
+		s.Notify(store.TopicReady)
 	}
-}
-
-func (s *Store) Wakeups(ctx context.Context, topic store.Topic) <-chan struct{} {
-	return s.hub.Wakeups(ctx, topic)
 }
 
 // PollInterval is long: no wake-up is lost within one process.
 func (s *Store) PollInterval() time.Duration { return time.Minute }
-
-func (s *Store) ChangedJobs() ([]belfry.ID, bool) { return s.hub.ChangedJobs() }

@@ -3,60 +3,27 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"math/rand/v2"
 	"time"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
-
-const planColumns = `p.job_id, p.shard, p.version, p.next_at, p.nominal_at, p.fired_for, p.runs_made, p.zone_version, p.one_off`
-
-func planFields(p *plan.Plan) []any {
-	return []any{bytesColumn{p.JobID[:]}, &p.Shard, &p.Version, timeColumn{&p.NextAt}, timeColumn{&p.NominalAt}, timeColumn{&p.FiredFor},
-		&p.RunsMade, &p.ZoneVersion, &p.Once}
-}
-
-// A name is read only where there may be a template that uses it.
-const dueColumns = planColumns + `, j.namespace, j.revision, j.spec, CASE WHEN instr(j.spec, '{{') THEN coalesce(j.name, '') ELSE '' END`
-
-func (t *tx) scanDue(rows *sql.Rows, d *store.Due) error { return t.scanDueAnd(rows, d) }
-
-// scanDueAnd scans dueColumns and the columns that follow them.
-func (t *tx) scanDueAnd(rows *sql.Rows, d *store.Due, more ...any) error {
-	err := rows.Scan(append(append(planFields(&d.Plan), &d.Namespace, &d.Revision, &d.Spec, &d.Name), more...)...)
-	if d.Name != "" {
-		keys, err := belfry.ParseKeyTemplate(t.specs.OrZero(d.Spec).IdempotencyKeyTemplate)
-		if err != nil || !keys.UsesName() {
-			d.Name = ""
-		}
-	}
-	return err
-}
 
 // inShards is a condition on the shards of one node, which are usually all of them.
 const inShards = ` shard IN (SELECT value FROM json_each(?)) `
 
 const (
-	selectDue = `SELECT ` + dueColumns + ` FROM plans p CROSS JOIN jobs j ON j.id = p.job_id `
-
-	selectUpcoming = `SELECT ` + planColumns + `, p.digest FROM plans p
+	selectUpcoming = `SELECT ` + sqlstore.PlanColumns + `, p.digest FROM plans p
 WHERE p.shard = ? AND p.next_at <= ? AND (p.next_at, p.job_id) > (?, ?) ORDER BY p.next_at, p.job_id LIMIT ?`
-
-	selectPlan = selectDue + `WHERE p.job_id = ?`
-
-	// The last plan that a call may read, if there are so many.
-	selectZoneUpdateFloor = `SELECT job_id FROM plans WHERE job_id > ? ORDER BY job_id LIMIT 1 OFFSET ?`
-	selectZoneUpdate      = selectDue + `WHERE p.job_id > ? AND p.job_id <= ? AND p.zone_version < ? AND p.nominal_at IS NOT NULL AND p.` + inShards +
-		`AND j.state <> 'deleted' ORDER BY p.job_id LIMIT ?`
 )
 
 func (s *Store) Upcoming(ctx context.Context, w store.Window) ([]store.Planned, error) {
 	return readValue(ctx, s, "read the upcoming plans", func(t *tx) (plans []store.Planned, err error) {
 		for shard, after := range w.After {
-			page, err := all(t, func(rows *sql.Rows, p *store.Planned) error {
-				return rows.Scan(append(planFields(&p.Plan), bytesColumn{p.Digest[:]})...)
-			}, selectUpcoming, int64(shard), micro(w.Until), timeOr(after.At, beforeAll), after.ID[:], atMost(w.Limit))
+			page, err := all(t, scanPlanned, selectUpcoming, int64(shard), micro(w.Until), timeOr(after.At, beforeAll), after.ID[:], atMost(w.Limit))
 			if err != nil {
 				return nil, err
 			}
@@ -66,48 +33,12 @@ func (s *Store) Upcoming(ctx context.Context, w store.Window) ([]store.Planned, 
 	})
 }
 
-func (s *Store) PlansByJob(ctx context.Context, jobs []belfry.ID) ([]store.Due, error) {
-	return readValue(ctx, s, "look up plans", func(t *tx) (found []store.Due, err error) {
-		for _, id := range jobs {
-			due, err := all(t, t.scanDue, selectPlan, id[:])
-			if err != nil {
-				return nil, err
-			}
-			found = append(found, due...)
-		}
-		return found, nil
-	})
+func (s *Store) PlansForZoneUpdate(ctx context.Context, shards []int, release string, after belfry.ID, limit int) ([]store.Due, belfry.ID, error) {
+	return s.ZoneUpdate(ctx, s.ScanLimit, shards, release, after, limit)
 }
 
-func (s *Store) PlansForZoneUpdate(ctx context.Context, shards []int, release string, after belfry.ID, limit int) (due []store.Due, next belfry.ID, err error) {
-	if limit < 1 {
-		return nil, after, ctx.Err()
-	}
-	err = s.read(ctx, "read the plans for a zone update", func(t *tx) error {
-		if _, err := t.find([]any{bytesColumn{next[:]}}, selectZoneUpdateFloor, after[:], int64(s.ScanLimit-1)); err != nil {
-			return err
-		}
-		last := idOrMax(next)
-		due, err = all(t, t.scanDue, selectZoneUpdate, after[:], last[:], release, shardsJSON(shards), atMost(limit))
-		return err
-	})
-	if err != nil {
-		return nil, belfry.ID{}, err
-	}
-	if len(due) == limit {
-		next = due[limit-1].Plan.JobID
-	}
-	return due, next, nil
-}
-
-const (
-	insertTrigger = `INSERT INTO triggers (id, shard, namespace, job_id, run_id, kind, at, payload, created_at)
+const insertTrigger = `INSERT INTO triggers (id, shard, namespace, job_id, run_id, kind, at, payload, created_at)
 SELECT ?, shard, namespace, id, ?, ?, ?, ?, ? FROM jobs WHERE id = ? ON CONFLICT (id) DO NOTHING`
-
-	selectPendingTriggers = `SELECT ` + dueColumns + `, g.id, g.kind, g.at, g.created_at, g.payload
-FROM triggers g CROSS JOIN jobs j ON j.id = g.job_id CROSS JOIN plans p ON p.job_id = g.job_id
-WHERE g.fired_at IS NULL AND j.state <> 'deleted' AND g.job_id NOT IN (SELECT unhex(value, '-') FROM json_each(?)) AND g.` + inShards + `ORDER BY g.created_at, g.id LIMIT ?`
-)
 
 func (s *Store) Trigger(ctx context.Context, triggers []plan.Trigger, r *store.Request) error {
 	return s.writeRequest(ctx, "record triggers", r, func(t *tx) error {
@@ -138,17 +69,6 @@ func (t *tx) unlessTriggered(trigger belfry.ID, missing error) error {
 		return err
 	}
 	return missing
-}
-
-func (s *Store) PendingTriggers(ctx context.Context, shards []int, skip []belfry.ID, limit int) ([]store.PendingTrigger, error) {
-	return readValue(ctx, s, "read the triggers", func(t *tx) ([]store.PendingTrigger, error) {
-		return all(t, func(rows *sql.Rows, p *store.PendingTrigger) error {
-			d, g := &p.Due, &p.Trigger
-			err := t.scanDueAnd(rows, d, bytesColumn{g.ID[:]}, &g.Kind, timeColumn{&g.At}, timeColumn{&g.ReadyAt}, jsonColumn{&g.Payload})
-			g.Namespace, g.JobID, g.Shard = d.Namespace, d.Plan.JobID, d.Plan.Shard
-			return err
-		}, selectPendingTriggers, idsJSON(skip), shardsJSON(shards), atMost(limit))
-	})
 }
 
 const (
@@ -257,4 +177,84 @@ func (t *tx) promoteFirstWaiting(job belfry.ID) error {
 		t.changes.requeued(state)
 	}
 	return err
+}
+
+const (
+	scanNamespace = ` FROM jobs WHERE namespace = ? AND state <> 'deleted' LIMIT ?`
+	scanQueue     = ` FROM jobs WHERE namespace = ? AND queue = ? AND state <> 'deleted' LIMIT ?`
+
+	selectPlanned = `SELECT ` + sqlstore.PlanColumns + `, p.digest FROM `
+	plannedOf     = selectPlanned + `plans p WHERE p.next_at IS NOT NULL AND p.job_id IN (SELECT id`
+
+	selectRowids = `SELECT coalesce((SELECT min(rowid) FROM jobs), 0), coalesce((SELECT max(rowid) FROM jobs), -1)`
+	samplePlans  = selectPlanned + `json_each(?) CROSS JOIN jobs j ON j.rowid >= json_each.value AND j.rowid < json_each.value + ?
+CROSS JOIN plans p ON p.job_id = j.id WHERE p.next_at IS NOT NULL LIMIT ?`
+)
+
+func scanPlanned(rows *sql.Rows, p *store.Planned) error {
+	return rows.Scan(sharedColumns(sqlstore.PlannedFields(p))...)
+}
+
+// NamespacePlans counts first, which reads an index alone.
+func (s *Store) NamespacePlans(ctx context.Context, namespace, queue string, limit int) (plans []store.Planned, complete bool, err error) {
+	scan, args := scanNamespace, []any{namespace, limit + 1}
+	if queue != "" {
+		scan, args = scanQueue, []any{namespace, queue, limit + 1}
+	}
+	err = s.read(ctx, "read the plans of a namespace", func(t *tx) error {
+		jobs := 0
+		if err := t.get([]any{&jobs}, `SELECT count(*) FROM (SELECT 1`+scan+`)`, args...); err != nil || jobs > limit {
+			return err
+		}
+		complete = true
+		plans, err = all(t, scanPlanned, plannedOf+scan+`)`, args...)
+		return err
+	})
+	return plans, complete && err == nil, err
+}
+
+// SamplePlans reads jobs at random rowids, which are consecutive. If most of those that were
+// given out are gone, it reads stretches of them.
+func (s *Store) SamplePlans(ctx context.Context, n int) (plans []store.Planned, weight float64, err error) {
+	err = s.read(ctx, "sample plans", func(t *tx) error {
+		var low, high int64
+		if err := t.get([]any{&low, &high}, selectRowids); err != nil {
+			return err
+		}
+		for length := int64(1); len(plans) < n/4 && length < 2*(high-low+1); length *= 8 {
+			places := high - low + length // where a stretch may begin that has a rowid
+			starts := make([]int64, n)
+			for i := range starts {
+				starts[i] = low - length + 1 + rand.Int64N(places)
+			}
+			weight = float64(places) / (float64(n) * float64(length))
+			if plans, err = all(t, scanPlanned, samplePlans, string(belfry.MustJSON(starts)), length, 8*n); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return plans, weight, err
+}
+
+const (
+	whereTimes  = ` WHERE r.job_id = @job AND r.namespace = @namespace AND r.scheduled_at >= @since ORDER BY r.scheduled_at DESC, r.id DESC LIMIT @limit)`
+	selectTimes = `SELECT * FROM (SELECT r.job_id, r.id, r.state, r.scheduled_at, r.started_at, NULL, 0 FROM runs r` + whereTimes +
+		` UNION ALL SELECT * FROM (SELECT r.job_id, r.id, 'dead', r.scheduled_at, r.started_at, r.died_at, 0 FROM dead r` + whereTimes +
+		` UNION ALL SELECT * FROM (SELECT r.job_id, r.id, r.state, r.scheduled_at, r.started_at, r.settled_at, r.skipped_count FROM history r` + whereTimes
+)
+
+func (s *Store) RunTimes(ctx context.Context, namespace string, jobs []belfry.ID, since time.Time, limit int) ([]store.RunTime, error) {
+	return readValue(ctx, s, "read the times of runs", func(t *tx) (times []store.RunTime, err error) {
+		for _, job := range jobs {
+			found, err := all(t, scanInto(func(r *store.RunTime) []any {
+				return []any{bytesColumn{r.JobID[:]}, bytesColumn{r.RunID[:]}, &r.Status, timeColumn{&r.ScheduledAt}, nullTimeColumn{&r.StartedAt}, nullTimeColumn{&r.FinishedAt}, &r.Skipped}
+			}), selectTimes, sql.Named("job", job[:]), sql.Named("namespace", namespace), sql.Named("since", micro(since)), sql.Named("limit", atMost(limit)))
+			if err != nil {
+				return nil, err
+			}
+			times = append(times, found...)
+		}
+		return times, nil
+	})
 }

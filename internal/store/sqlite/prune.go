@@ -131,7 +131,7 @@ func (s *Store) pruneEnded(ctx context.Context, query string, before time.Time) 
 			return 0, err
 		}
 		for _, job := range jobs {
-			if err := t.deleteEnded(job); err != nil {
+			if err := t.runEach([]any{job[:]}, `DELETE FROM ended WHERE id = ?`, `DELETE FROM revisions WHERE job_id = ?`); err != nil {
 				return 0, err
 			}
 		}

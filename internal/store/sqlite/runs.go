@@ -36,17 +36,6 @@ WHERE r.id = ?`
 	registerWorker = `INSERT INTO workers (node, slots, lanes, last_seen, id, started_at, since, sequence) VALUES (?1, ?2, ?3, ?4, ?5, ?4, ?4, ?6)
 ON CONFLICT (id) DO UPDATE SET node = ?1, slots = ?2, lanes = ?3, ` + workerSeen
 	updateWorker = `UPDATE workers SET node = ?1, slots = ?2, lanes = ?3, ` + workerSeen + ` WHERE id = ?5`
-
-	// countReady goes from lane to lane, so that a long queue costs no more than the
-	// limit.
-	countReady = `
-WITH RECURSIVE lanes (lane) AS (
-  SELECT min(lane) FROM runs WHERE state = 'ready'
-  UNION ALL
-  SELECT (SELECT min(r.lane) FROM runs r WHERE r.state = 'ready' AND r.lane > lanes.lane) FROM lanes WHERE lanes.lane IS NOT NULL
-)
-SELECT lane, (SELECT count(*) FROM (SELECT 1 FROM runs r WHERE r.state = 'ready' AND r.lane = lanes.lane LIMIT ?))
-FROM lanes WHERE lane IS NOT NULL`
 )
 
 func (s *Store) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
@@ -217,16 +206,6 @@ func (t *tx) confirmHeld(b *belfry.Heartbeat) (lost []belfry.HeldAttempt, err er
 	return lost, nil
 }
 
-func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
-	return readAll(ctx, s, "list workers", func(rows *sql.Rows, w *store.Worker) error {
-		return rows.Scan(bytesColumn{w.ID[:]}, &w.Node, &w.Slots, stringsColumn{&w.Lanes}, timeColumn{&w.StartedAt}, timeColumn{&w.LastSeen})
-	}, `SELECT id, node, slots, lanes, started_at, last_seen FROM workers ORDER BY node, id`)
-}
-
-func (s *Store) CountReady(ctx context.Context, limit int) (map[string]int, error) {
-	return readValue(ctx, s, "count the ready runs", func(t *tx) (map[string]int, error) { return allPairs[string, int](t, countReady, atMost(limit)) })
-}
-
 const (
 	whereWorkerLost     = `WHERE r.state = 'running' AND r.` + inShards + `AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.id = r.worker) LIMIT ?`
 	whereCancelOverdue  = `WHERE r.state = 'running' AND r.` + inShards + `AND r.cancel_requested_at <= ? LIMIT ?`
@@ -299,4 +278,38 @@ func (t *tx) writeLogs(chunks []belfry.LogChunk) error {
 		}
 	}
 	return nil
+}
+
+const countRunningOf = `SELECT count(*) FROM runs INDEXED BY runs_running WHERE state = 'running' AND namespace = ?`
+
+func (s *Store) ClaimShares(ctx context.Context, c belfry.Claim, shares store.Shares) ([]*belfry.Run, error) {
+	return s.claim(ctx, c, func(t *tx) (out []readyRun, err error) {
+		running := map[string]int{}
+		for namespace := range shares.MaxRunning {
+			var n int
+			if err := t.get([]any{&n}, countRunningOf, namespace); err != nil {
+				return nil, err
+			}
+			running[namespace] = n
+		}
+		taken := map[string]int{}
+		of, most := map[belfry.ID]string{}, map[string]int{}
+		for _, l := range shares.Of(&c, running) {
+			more, err := all(t, scanReady, selectReady, l.Lane, l.Below, int64(l.Most))
+			if err != nil {
+				return nil, err
+			}
+			for _, r := range more {
+				of[r.id] = l.Namespace
+			}
+			most[l.Namespace] = l.Most
+			out = append(out, more...)
+		}
+		slices.SortFunc(out, func(a, b readyRun) int { return cmp.Or(cmp.Compare(a.rank, b.rank), a.id.Compare(b.id)) })
+		out = slices.DeleteFunc(out, func(r readyRun) bool {
+			taken[of[r.id]]++
+			return taken[of[r.id]] > most[of[r.id]]
+		})
+		return out[:min(len(out), c.Limit)], nil
+	})
 }

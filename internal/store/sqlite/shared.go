@@ -13,6 +13,7 @@ import (
 	codes "modernc.org/sqlite/lib"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
@@ -30,9 +31,11 @@ var dialect = []struct {
 	{regexp.MustCompile(`\$(\d)`), `?$1`},
 	{regexp.MustCompile(`\bclock_timestamp\(\)`), `?15`}, // see nowArg
 	{regexp.MustCompile(`\bgreatest\(`), `max(`},
+	{regexp.MustCompile(`\bstrpos\(`), `instr(`},
 	{regexp.MustCompile(` FOR UPDATE( OF \w| SKIP LOCKED)?| COLLATE "C"`), ``},
 	{regexp.MustCompile(`\binterval '1 minute'`), `60000000`},
 	{regexp.MustCompile(`\binterval '24 hours'`), `86400000000`},
+	{regexp.MustCompile(`\binterval '(\d) seconds'`), `${1}*1000000`},
 	{regexp.MustCompile(`\binterval '(\d) days?'`), `${1}*86400000000`},
 }
 
@@ -126,6 +129,8 @@ func sharedColumns(columns []any) []any {
 		case *belfry.ID:
 			columns[i] = bytesColumn{to[:]}
 		case *belfry.Token:
+			columns[i] = bytesColumn{to[:]}
+		case *store.Digest:
 			columns[i] = bytesColumn{to[:]}
 		case *time.Time:
 			columns[i] = timeColumn{to}

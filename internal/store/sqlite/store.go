@@ -45,6 +45,7 @@ type Options struct {
 // is that of the process.
 type Store struct {
 	sqlstore.Store
+	store.Hub
 	log          *slog.Logger
 	metrics      *metrics.Metrics
 	shards       int
@@ -52,7 +53,6 @@ type Store struct {
 	lock         *os.File
 	writer       *pool
 	reader       *pool
-	hub          store.Hub
 	specs        store.Specs
 	clock        store.ClockWatch
 	waitingAfter belfry.ID              // where the next scan of jobs with waiting runs starts; used by the writer alone
@@ -107,7 +107,7 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err := s.migrate(ctx, migrations); err != nil {
 		return err
 	}
-	if err := s.initShards(ctx, o.Shards); err != nil {
+	if s.shards, err = store.InitShards(o.Shards, func(shards string) (string, error) { return s.SetOnce(ctx, "shards", shards) }); err != nil {
 		return err
 	}
 	if err := s.recover(ctx); err != nil {
@@ -173,19 +173,6 @@ func createPrivate(file string) error {
 }
 
 const selectShards = `SELECT value FROM settings WHERE name = 'shards'`
-
-func (s *Store) initShards(ctx context.Context, configured int) (err error) {
-	s.shards, err = store.InitShards(configured, func(shards string) (string, error) {
-		return writeValue(ctx, s, "set the number of shards", func(t *tx) (stored string, err error) {
-			if err := t.run(`INSERT INTO settings (name, value) VALUES ('shards', ?) ON CONFLICT DO NOTHING`, shards); err != nil {
-				return "", err
-			}
-			err = t.get([]any{&stored}, selectShards)
-			return stored, err
-		})
-	})
-	return err
-}
 
 func (s *Store) Shards() int { return s.shards }
 
@@ -276,11 +263,7 @@ RETURNING name, owner, epoch`
 
 	// The rows stay, so that the epochs go on growing.
 	releaseLease = `UPDATE leases SET expires_at = ? WHERE name = ? AND owner = ? AND expires_at > ?`
-
-	selectLeases = `SELECT name, owner, epoch FROM leases WHERE substr(name, 1, length(?)) = ? AND expires_at > ? ORDER BY name`
 )
-
-func leaseFields(l *store.Lease) []any { return []any{&l.Name, bytesColumn{l.Owner[:]}, &l.Epoch} }
 
 func (s *Store) Hold(ctx context.Context, owner belfry.ID, names []string, ttl time.Duration) ([]store.Lease, error) {
 	return writeValue(ctx, s, "hold leases", func(t *tx) (leases []store.Lease, err error) {
@@ -289,7 +272,7 @@ func (s *Store) Hold(ctx context.Context, owner belfry.ID, names []string, ttl t
 			if _, err := t.find([]any{timeColumn{&l.EndedAt}}, selectLeaseEnd, name, micro(t.now)); err != nil {
 				return nil, err
 			}
-			held, err := t.find(leaseFields(&l), holdLease, name, owner[:], micro(t.now.Add(ttl)), micro(t.now))
+			held, err := t.find(sharedColumns(sqlstore.LeaseFields(&l)), holdLease, name, owner[:], micro(t.now.Add(ttl)), micro(t.now))
 			if err != nil {
 				return nil, err
 			}
@@ -309,12 +292,6 @@ func (s *Store) Release(ctx context.Context, owner belfry.ID, names []string) er
 			}
 		}
 		return nil
-	})
-}
-
-func (s *Store) Held(ctx context.Context, prefix string) ([]store.Lease, error) {
-	return readValue(ctx, s, "list leases", func(t *tx) ([]store.Lease, error) {
-		return all(t, scanInto(leaseFields), selectLeases, prefix, prefix, micro(t.now))
 	})
 }
 

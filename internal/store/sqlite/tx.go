@@ -232,11 +232,6 @@ func allPairs[K string | belfry.ID, V any](t *tx, query string, args ...any) (ma
 	return found, err
 }
 
-// readAll is all in a transaction of its own.
-func readAll[T any](ctx context.Context, s *Store, doing string, scan func(*sql.Rows, *T) error, query string, args ...any) ([]T, error) {
-	return readValue(ctx, s, doing, func(t *tx) ([]T, error) { return all(t, scan, query, args...) })
-}
-
 // scanInto scans a row into the fields of a value.
 func scanInto[T any](fields func(*T) []any) func(*sql.Rows, *T) error {
 	return func(rows *sql.Rows, value *T) error { return rows.Scan(fields(value)...) }

@@ -96,10 +96,8 @@ func (s Store) Recovered(ctx context.Context, after belfry.ID, limit int) (recov
 }
 
 func (s Store) EndFailing(ctx context.Context, recovered []store.Failure) error {
-	return s.DB.Do(ctx, Change, "record jobs that recovered", func(t Tx) error {
-		_, err := t.ExecEach(`/* end failing */ DELETE FROM belfry.failing WHERE job_id = $1 AND latest_at = $2`, argsOf(recovered, func(f *store.Failure) []any { return []any{f.JobID, f.LatestAt} }))
-		return err
-	})
+	return runEach(ctx, s, "record jobs that recovered", recovered, func(f *store.Failure) []any { return []any{f.JobID, f.LatestAt} },
+		`/* end failing */ DELETE FROM belfry.failing WHERE job_id = $1 AND latest_at = $2`)
 }
 
 func deathFields(d *store.Death) []any {

@@ -3,6 +3,8 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/sanitize"
@@ -98,6 +100,116 @@ SELECT id, shard, namespace, revision, 'deleted', spec, created_at, updated_at, 
 }
 
 func (s Store) Quarantine(ctx context.Context, job belfry.ID, why string) error {
-	_, err := s.exec(ctx, Write, "quarantine a job", `/* quarantine */ UPDATE belfry.plans SET quarantined = $2 WHERE job_id = $1 AND quarantined IS DISTINCT FROM $2`, job, sanitize.Text(why, store.MaxError))
-	return err
+	return s.run(ctx, Write, "quarantine a job", `/* quarantine */ UPDATE belfry.plans SET quarantined = $2 WHERE job_id = $1 AND quarantined IS DISTINCT FROM $2`, job, sanitize.Text(why, store.MaxError))
+}
+
+// JobNamespaces looks up one namespace after another in the index of lists, so that it costs
+// the same however many jobs there are.
+func (s Store) JobNamespaces(ctx context.Context) ([]string, error) {
+	return list(ctx, s, Read, "list namespaces", func(name *string) []any { return []any{name} }, `
+WITH RECURSIVE found (namespace) AS (
+  SELECT (SELECT namespace FROM belfry.jobs WHERE state <> 'deleted' ORDER BY namespace LIMIT 1)
+  UNION ALL
+  SELECT (SELECT j.namespace FROM belfry.jobs j WHERE j.state <> 'deleted' AND j.namespace > found.namespace ORDER BY j.namespace LIMIT 1) FROM found WHERE found.namespace IS NOT NULL)
+SELECT namespace FROM found WHERE namespace IS NOT NULL`)
+}
+
+func (s Store) RecordOutages(ctx context.Context, outages []store.Outage) error {
+	return runEach(ctx, s, "record outages", outages, func(o *store.Outage) []any { return []any{o.Shard, orNull(o.From), o.To} },
+		`/* record outages */ INSERT INTO belfry.outages (shard, began_at, ended_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`)
+}
+
+func (s Store) Outages(ctx context.Context, shards []int) ([]store.Outage, error) {
+	outages, err := list(ctx, s, Duty, "list outages", func(o *store.Outage) []any { return []any{&o.Shard, &o.From, &o.To} },
+		`/* list outages */ SELECT shard, began_at, ended_at FROM belfry.outages WHERE shard = ANY($1::integer[]) ORDER BY ended_at DESC LIMIT $2`, shards, store.MaxOutages)
+	slices.Reverse(outages)
+	return outages, err
+}
+
+func (s Store) AddTraceLinks(ctx context.Context, ids []belfry.ID, traceparent string) error {
+	ctx = store.WithAudit(ctx, nil) // its entries belong to what is about to be written
+	return s.run(ctx, Write, "add trace links", `/* add trace links */
+INSERT INTO belfry.trace_links (id, traceparent, created_at) SELECT id, $2, clock_timestamp() FROM unnest($1::uuid[]) AS l (id) WHERE true ON CONFLICT DO NOTHING`, ids, traceparent)
+}
+
+func (s Store) TraceLinks(ctx context.Context, ids []belfry.ID) (map[belfry.ID]string, error) {
+	return toMap(list(ctx, s, Read, "look up trace links", pairFields[belfry.ID, string], `/* trace links */ SELECT id, traceparent FROM belfry.trace_links WHERE id = ANY($1::uuid[])`, ids))
+}
+
+// HasOthers says whether there are jobs or runs of other namespaces.
+const HasOthers = `SELECT EXISTS (SELECT 1 FROM belfry.jobs WHERE namespace <> $1) OR EXISTS (SELECT 1 FROM belfry.ended WHERE namespace <> $1)
+    OR EXISTS (SELECT 1 FROM belfry.history WHERE namespace <> $1)`
+
+// PurgeNamespace deletes the rows of a namespace. Those of some tables belong to its jobs.
+func PurgeNamespace(t Tx, namespace string) error {
+	for _, table := range []string{"plans", "revisions", "keys"} {
+		if _, err := t.Exec(`DELETE FROM belfry.`+table+` WHERE job_id IN (SELECT id FROM belfry.jobs WHERE namespace = $1 UNION ALL SELECT id FROM belfry.ended WHERE namespace = $1)`, namespace); err != nil {
+			return err
+		}
+	}
+	for _, table := range []string{"triggers", "runs", "attempts", "history", "dead", "ended", "requests", "events", "monitors", "channels", "alerts", "failing", "activity", "jobs"} {
+		if _, err := t.Exec(`DELETE FROM belfry.`+table+` WHERE namespace = $1`, namespace); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s Store) PutActivity(ctx context.Context, node belfry.ID, list []store.Activity) error {
+	return runEach(ctx, s, "record activity", list, func(a *store.Activity) []any {
+		return []any{a.Namespace, a.Minute, node, string(belfry.MustJSON(a.Counts))}
+	}, `/* put activity */ INSERT INTO belfry.activity (namespace, minute, node, counts) VALUES ($1, $2, $3, $4)
+ON CONFLICT (namespace, minute, node) DO UPDATE SET counts = excluded.counts`)
+}
+
+func (s Store) Activity(ctx context.Context, namespace string, since time.Time) (list []store.Activity, err error) {
+	var minute time.Time
+	var counts []int64
+	err = s.DB.Do(ctx, Read, "read activity", func(t Tx) error {
+		return t.Query([]any{&minute, store.JSONColumn{To: &counts}}, func() {
+			list, counts = store.MergeActivity(list, namespace, minute, counts), nil
+		}, `/* activity */ SELECT minute, counts FROM belfry.activity WHERE namespace = $1 AND minute >= $2 ORDER BY minute`, namespace, since)
+	})
+	return list, err
+}
+
+func (s Store) JobsByName(ctx context.Context, namespace string, after belfry.ID, limit int) ([]belfry.ID, error) {
+	return list(ctx, s, Read, "list jobs by name", idField, `/* jobs by name */
+SELECT id FROM belfry.jobs WHERE namespace = $1 AND name IS NOT NULL AND state <> 'deleted' AND name > coalesce((SELECT name FROM belfry.jobs WHERE id = $2), '')
+ ORDER BY namespace, name LIMIT $3`, namespace, after, limit)
+}
+
+func (s Store) AddSession(ctx context.Context, session store.Session) error {
+	return s.run(ctx, Write, "record a session", `INSERT INTO belfry.sessions (id, key_hash, person, seen_at) VALUES ($1, $2, $3, clock_timestamp()) ON CONFLICT DO NOTHING`, session.ID[:], session.Key[:], session.Person)
+}
+
+func (s Store) Session(ctx context.Context, id store.Hash) (store.Session, error) {
+	type found struct {
+		key    []byte
+		person string
+		old    bool
+	}
+	sessions, err := list(ctx, s, Read, "look up a session", func(f *found) []any { return []any{&f.key, &f.person, &f.old} },
+		`SELECT key_hash, person, seen_at < clock_timestamp() - $3::interval FROM belfry.sessions WHERE id = $1 AND seen_at > clock_timestamp() - $2::interval`, id[:], store.SessionTimeout, store.SessionTouch)
+	session, err := first(sessions, err, store.ErrNoSession)
+	if err == nil && len(session.key) != len(store.Hash{}) {
+		err = store.ErrNoSession
+	}
+	if err == nil && session.old {
+		_, err = s.exec(ctx, Write, "use a session", `UPDATE belfry.sessions SET seen_at = clock_timestamp() WHERE id = $1`, id[:])
+	}
+	if err != nil {
+		return store.Session{}, err
+	}
+	return store.Session{ID: id, Key: store.Hash(session.key), Person: session.person}, nil
+}
+
+func (s Store) EndSession(ctx context.Context, id store.Hash) error {
+	return s.DB.Do(ctx, Write, "end a session", func(t Tx) error {
+		n, err := t.Exec(`DELETE FROM belfry.sessions WHERE id = $1`, id[:])
+		if n > 0 {
+			store.AuditOf(ctx).Done()
+		}
+		return err
+	})
 }

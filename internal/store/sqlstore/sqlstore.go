@@ -49,13 +49,14 @@ type Access int
 
 // How statements are executed. A write does not stop half way when its context ends.
 const (
-	Read   Access = iota // each statement by itself
-	Duty                 // like Read, not delayed by many reads of the API
-	Search               // like Read, with plans for the arguments
-	Scan                 // in one snapshot, along indexes
-	Write                // one statement
-	Change               // one transaction
-	Urgent               // one statement that waits behind no other work
+	Read       Access = iota // each statement by itself
+	Duty                     // like Read, not delayed by many reads of the API
+	Search                   // like Read, with plans for the arguments
+	Scan                     // in one snapshot, along indexes
+	UrgentRead               // like Read, behind no other work
+	Write                    // one statement
+	Change                   // one transaction
+	Urgent                   // one statement that waits behind no other work
 )
 
 // Tx executes statements. Their arguments are numbers, booleans, texts, ids, tokens, instants,
@@ -83,6 +84,31 @@ func (s Store) exec(ctx context.Context, access Access, doing, sql string, args 
 		return err
 	})
 	return n, err
+}
+
+// run is exec for a statement whose number of rows does not matter.
+func (s Store) run(ctx context.Context, access Access, doing, sql string, args ...any) error {
+	_, err := s.exec(ctx, access, doing, sql, args...)
+	return err
+}
+
+// runFound is run for a change of one row; without it nothing is recorded, and the error is missing.
+func (s Store) runFound(ctx context.Context, doing string, missing error, sql string, args ...any) error {
+	return s.DB.Do(ctx, Write, doing, func(t Tx) error {
+		n, err := t.Exec(sql, args...)
+		if err == nil && n == 0 {
+			err = missing
+		}
+		return err
+	})
+}
+
+// runEach executes a statement for each item, in one transaction.
+func runEach[T any](ctx context.Context, s Store, doing string, items []T, args func(*T) []any, sql string) error {
+	return s.DB.Do(ctx, Change, doing, func(t Tx) error {
+		_, err := t.ExecEach(sql, argsOf(items, args))
+		return err
+	})
 }
 
 // list returns the rows of a query; nil if there are none.
