@@ -5,7 +5,7 @@
 # make bench-peers  Belfry beside River, graphile-worker and asynq; PEERSFLAGS="-jobs 20000 -rounds 1" for a short run
 # make bench-guard  commits anew what a thousand runs cost in counts; `make test` fails when one has grown by more than 10 %
 # make chaos        the process tests for minutes instead of seconds
-# make scale        pruning, sweeping and reaping at the size of a large installation
+# make scale        pruning, sweeping, reaping and fair shares at the size of a large installation
 
 GO ?= go
 TESTFLAGS ?=
@@ -58,5 +58,6 @@ chaos:
 
 scale:
 	BELFRY_TEST_SCALE=1 $(GO) test -count=1 -timeout 30m -v -run 'Pruning|Unserved' ./internal/node
+	BELFRY_TEST_SCALE=1 $(GO) test -count=1 -timeout 30m -v -parallel 1 -run HangingNamespace ./internal/node
 	$(GO) test -run '^$$' -bench 'Reap|IdleDuties' -benchtime 3x -timeout 30m ./internal/store/postgres
 	$(GO) test -run '^$$' -bench RoleLag -benchtime 1x -timeout 30m ./internal/node

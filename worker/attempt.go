@@ -87,7 +87,7 @@ func (p *Pool) newAttempts(worker belfry.ID, runs []*belfry.Run) []*attempt {
 				Token:     run.Token,
 			},
 		}
-		a.log.written, a.log.payload = p.logged, run.Payload
+		a.log.written, a.log.payload, a.log.report = p.logged, run.Payload, &run.Report
 		a.ctx, a.cancel = context.WithCancelCause(t.ctx)
 		attempts[i] = a
 		t.attempts = append(t.attempts, a)

@@ -25,6 +25,7 @@ const (
 type attemptLog struct {
 	written chan struct{}   // signalled when there is something new
 	payload json.RawMessage // whose secrets are erased
+	report  *belfry.Report  // the same; its secrets are set before anything is written
 
 	mu     sync.Mutex // guards the fields below
 	secret *secret.Redactor
@@ -42,7 +43,11 @@ func (l *attemptLog) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	if len(l.text) == 0 && l.start == 0 {
-		l.secret = secret.NewRedactor(l.payload)
+		var more []string
+		if l.report != nil {
+			more = l.report.Secrets
+		}
+		l.secret = secret.NewRedactor(l.payload, more...)
 	}
 	from := max(len(l.text)-l.secret.Longest(), 0)
 	l.text = append(l.text, b...)

@@ -1,398 +1,277 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"io"
-	"log/slog"
-	"net"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
+	"html"
+	"math/big"
 	"net/url"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/client"
 	"github.com/belfry-sh/belfry/internal/encrypt"
-	"github.com/belfry-sh/belfry/internal/pgtest"
-	"github.com/belfry-sh/belfry/internal/secret"
-	"github.com/belfry-sh/belfry/internal/store/postgres"
-	"github.com/belfry-sh/belfry/worker"
+	"github.com/belfry-sh/belfry/internal/oidctest"
 )
 
-// canaries are secrets by where they are put. None may appear in a log.
-type canaries map[string]string
+// Where secrets are searched for.
+const (
+	theAPI      = "the API"
+	thePages    = "the pages"
+	theExports  = "the exports"
+	theDatabase = "the database"
+	theBackup   = "the backup"
+	theLog      = "the log of the node"
+	theTraces   = "the traces"
+	theMetrics  = "the metrics"
+	theAlerts   = "the alerts"
+	theWorker   = "the log of the worker"
+)
 
-// put makes a secret that is found wherever it appears.
-func (c canaries) put(place string) string {
-	if c[place] == "" {
-		c[place] = fmt.Sprintf("cAnArY%02d%.13X", len(c), sha256.Sum256([]byte(place)))
-	}
-	return c[place]
+// visible is where everybody who may read a job sees what is no secret.
+var visible = []string{theAPI, thePages, theExports, theDatabase, theBackup}
+
+// canary is a secret that is found wherever it appears.
+type canary struct {
+	place string   // where it enters
+	value string   // which may be binary
+	in    []string // where it must be found, because it is not secret there; elsewhere it must not
+	may   []string // where it may be found, and is not looked for
 }
 
-// check expects a log to have some words and no secret.
-func (c canaries) check(t *testing.T, what, log string, words ...string) {
-	t.Helper()
-	for place, secret := range c {
-		if at := strings.Index(log, secret); at >= 0 {
-			t.Errorf("%s has the secret of %s: …%s…", what, place, log[max(at-200, 0):min(at+100, len(log))])
+// canaries are secrets by where they are put.
+type canaries struct {
+	mu   sync.Mutex
+	list []canary
+}
+
+// put makes a secret, or returns the one that is there.
+func (c *canaries) put(place string, in ...string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := slices.IndexFunc(c.list, func(k canary) bool { return k.place == place }); i >= 0 {
+		return c.list[i].value
+	}
+	sum := sha256.Sum256([]byte(place))
+	value := fmt.Sprintf("c%02d%.30s", len(c.list), new(big.Int).SetBytes(sum[:]).Text(62))
+	c.list = append(c.list, canary{place: place, value: value, in: in})
+	return value
+}
+
+// add adds a secret that something else has made.
+func (c *canaries) add(k canary) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = append(c.list, k)
+	return k.value
+}
+
+// signingKey makes a key for signatures: its text and its bytes are secrets.
+func (c *canaries) signingKey(place string) string {
+	raw := c.put(place + ", decoded")
+	return "whsec_" + c.add(canary{place: place, value: base64.StdEncoding.EncodeToString([]byte(raw))})
+}
+
+// window is some bytes in a row of a secret in one of its forms, and whose they are.
+type window struct {
+	text   string
+	canary int
+}
+
+// windows are all of them, by their first eight bytes.
+func (c *canaries) windows() map[uint64][]window {
+	found := map[uint64][]window{}
+	for i, k := range c.list {
+		add := func(form string, size int) {
+			for at := 0; at+size <= len(form); at++ {
+				key := binary.LittleEndian.Uint64([]byte(form[at:]))
+				if w := (window{form[at : at+size], i}); !slices.Contains(found[key], w) {
+					found[key] = append(found[key], w)
+				}
+			}
+		}
+		quoted, encoded := strconv.Quote(k.value), must(json.Marshal(k.value))
+		for _, form := range []string{k.value, url.QueryEscape(k.value), url.PathEscape(k.value), html.EscapeString(k.value), quoted[1 : len(quoted)-1], string(encoded[1 : len(encoded)-1])} {
+			add(form, 8)
+		}
+		digits := hex.EncodeToString([]byte(k.value))
+		add(digits, 16) // Fewer digits are found by accident.
+		add(strings.ToUpper(digits), 16)
+		for before := range 3 { // bytes of something else that are encoded with it
+			padded := append(make([]byte, before), k.value...)
+			start, end := (before*8+5)/6, len(padded)*8/6 // the characters that depend on the secret alone
+			add(base64.StdEncoding.EncodeToString(padded)[start:end], 8)
+			add(base64.URLEncoding.EncodeToString(padded)[start:end], 8)
 		}
 	}
-	for _, word := range words {
-		if !strings.Contains(log, word) {
-			t.Errorf("%s does not have %q", what, word)
-		}
-	}
-	if t.Failed() {
-		t.Logf("%s:\n%s", what, log)
-	}
+	return found
 }
 
-// serveProcess is `belfry serve` at level debug in a process of its own.
-func serveProcess(t *testing.T, environment []string, args ...string) (log *screen, end func()) {
-	t.Helper()
-	log = &screen{news: make(chan struct{}, 1)}
-	cmd := exec.Command(os.Args[0], append([]string{"serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--log-level", "debug"}, args...)...)
-	cmd.Env = append(os.Environ(), environment...)
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var once sync.Once
-	end = func() {
-		once.Do(func() {
-			cmd.Process.Signal(syscall.SIGTERM)
-			cmd.Wait()
-		})
-	}
-	t.Cleanup(end)
-	return log, end
-}
-
-// echoTarget repeats secrets of its requests: where it redirects to, in a status line that
-// is none, and in its body.
-func echoTarget(t *testing.T, output string) (redirects, malformed string) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
-		w.Header().Set("Location", "/login/"+token+"/"+r.Header.Get("X-Api-Key"))
-		w.WriteHeader(http.StatusFound)
-		io.WriteString(w, output+token)
-	}))
-	t.Cleanup(server.Close)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+func must[T any](v T, err error) T {
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
-	t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			request := make([]byte, 4096)
-			n, _ := conn.Read(request)
-			_, token, _ := strings.Cut(string(request[:n]), "token=")
-			token, _, _ = strings.Cut(token, " ")
-			fmt.Fprintf(conn, "HTTP/1.1 %s no\r\n\r\n", token)
-			conn.Close()
-		}
-	}()
-	return server.URL, "http://" + listener.Addr().String()
+	return v
 }
 
-// echoAll is a target that answers with all that it is sent, in several encodings, so that the
-// output ends within a secret.
-func echoAll(t *testing.T) string {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		raw, _ := httputil.DumpRequest(r, true)
-		w.WriteHeader(http.StatusBadRequest)
-		named, path := []byte(r.Header.Get("X-Named")), []byte(strings.Trim(r.URL.Path, "/"))
-		for _, text := range []string{string(raw), string(path), base64.StdEncoding.EncodeToString(raw), base64.URLEncoding.EncodeToString(named), hex.EncodeToString(path), url.QueryEscape(string(named)), fmt.Sprintf("%q", path)} {
-			fmt.Fprintln(w, text)
-		}
-		io.WriteString(w, strings.Repeat(string(named)+"\n", belfry.MaxOutput/len(named)+1))
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
-// unknowable are the places of what no server can know to be secrets.
-var unknowable = []string{"the output of a target", "the output of a worker", "the log of a run"}
-
-// checkEncoded expects a text to have no secret in any encoding, and not eight bytes of one.
-func (c canaries) checkEncoded(t *testing.T, what, text string) {
+// check expects each text to have no part of a secret in any form, except those that belong
+// there, and words that show that it is what it should be.
+func (c *canaries) check(t *testing.T, texts map[string]string, words map[string][]string) {
 	t.Helper()
-	for place, value := range c {
-		if slices.Contains(unknowable, place) {
-			continue
-		}
-		for i := range len(value) - 7 {
-			if at := strings.Index(text, value[i:i+8]); at >= 0 {
-				t.Errorf("%s has a part of the secret of %s: …%q…", what, place, text[max(at-200, 0):min(at+100, len(text))])
-				break
+	windows := c.windows()
+	var first [1 << 16]bool // whether a window begins with these two bytes
+	for key := range windows {
+		first[uint16(key)] = true
+	}
+	for where, text := range texts {
+		found := map[int]string{} // what is around a secret
+		for at := range max(len(text)-7, 0) {
+			if !first[uint16(text[at])|uint16(text[at+1])<<8] {
+				continue
+			}
+			for _, w := range windows[binary.LittleEndian.Uint64([]byte(text[at:at+8]))] {
+				if found[w.canary] == "" && strings.HasPrefix(text[at:], w.text) {
+					found[w.canary] = text[max(at-150, 0):min(at+100, len(text))]
+				}
 			}
 		}
-		erased := []byte(text)
-		if secret.NewRedactor(nil, value).Erase(erased); string(erased) != text {
-			at := 0
-			for erased[at] == text[at] {
-				at++
+		for i, k := range c.list {
+			around, belongs := found[i], slices.Contains(k.in, where)
+			switch {
+			case around != "" && !belongs && !slices.Contains(k.may, where):
+				t.Errorf("%s: the secret of %s is in it: …%q…", where, k.place, around)
+			case around == "" && belongs:
+				t.Errorf("%s: %s is not in it, so the search proves nothing", where, k.place)
 			}
-			t.Errorf("%s has the secret of %s encoded: …%q…", what, place, text[max(at-100, 0):min(at+100, len(text))])
 		}
-	}
-	if len(text) < 1000 {
-		t.Errorf("%s is only %q", what, text)
+		for _, word := range words[where] {
+			if !strings.Contains(text, word) {
+				t.Errorf("%s: it does not have %q", where, word)
+			}
+		}
+		if words[where] == nil {
+			t.Errorf("%s: nothing shows that it is what it should be", where)
+		}
 	}
 }
 
-// readEverything reads what the API and the metrics show.
-func readEverything(t *testing.T, server, key string) string {
-	t.Helper()
-	var all strings.Builder
-	get := func(path string) string {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Header.Set("Authorization", "Bearer "+key)
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		if err != nil || response.StatusCode != http.StatusOK {
-			t.Errorf("%s: %s %s, %v", path, response.Status, body, err)
-		}
-		all.Write(body)
-		return string(body)
-	}
-	for _, path := range []string{"/api/v1/jobs", "/api/v1/runs", "/api/v1/dead-letters/groups", "/api/v1/channels", "/api/v1/secrets", "/api/v1/secrets/named", "/api/v1/events", "/api/v1/alerts", "/metrics",
-		"/api/v1/jobs/redirected/revisions", "/api/v1/jobs/malformed/revisions", "/api/v1/jobs/echoed", "/api/v1/jobs/echoed/runs"} {
-		get(path)
-	}
-	for _, id := range regexp.MustCompile(`"id":\s*"([0-9a-f-]{36})"`).FindAllStringSubmatch(get("/api/v1/dead-letters"), -1) {
-		get("/api/v1/dead-letters/" + id[1])
-		get("/api/v1/runs/" + id[1])
-	}
-	return all.String()
-}
-
-// dump is all that a database has: of PostgreSQL by pg_dump, of SQLite its files.
-func dump(t *testing.T, data, database string) string {
-	t.Helper()
-	if address, ok := strings.CutPrefix(database, "BELFRY_DATABASE_URL="); ok {
-		out, err := exec.Command("pg_dump", "--dbname", address, "--data-only").Output()
-		if err != nil {
-			t.Fatalf("pg_dump: %v", err)
-		}
-		return string(out)
-	}
-	var all strings.Builder
-	files, err := filepath.Glob(filepath.Join(data, "belfry.db*"))
-	for _, file := range files {
-		text, failed := os.ReadFile(file)
-		err = errors.Join(err, failed)
-		all.Write(text)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all.String()
-}
-
-// Logs at level debug have no secret, of a node with either database and of a worker.
-func TestLogsHaveNoSecrets(t *testing.T) {
+// Secrets that enter by every way that there is are nowhere that a person or a program can look,
+// in no encoding: not in what the server stores, logs, shows and sends, nor in that of a worker.
+func TestSecretsAppearNowhere(t *testing.T) {
 	for name, postgresql := range map[string]bool{"SQLite": false, "PostgreSQL": true} {
 		t.Run(name, func(t *testing.T) {
-			secrets := canaries{}
-			environment := []string{"AWS_SECRET_ACCESS_KEY=" + secrets.put("the environment"), "BELFRY_API_TOKEN=" + secrets.put("an unknown variable")}
-			if postgresql {
-				environment = append(environment, "BELFRY_DATABASE_URL="+databaseWithPassword(t, secrets.put("the database URL")))
-			} else {
-				environment = append(environment, "BELFRY_DATABSE_URL=postgres://belfry:"+secrets.put("a misspelled database URL")+"@db/belfry")
-			}
-			key := secrets.put("an API key")
-			keys := writeFile(t, filepath.Join(t.TempDir(), "keys"), "# "+secrets.put("a comment of the key file")+"\nops:"+key+"\nother:"+secrets.put("another API key")+"\n")
-			data, encryption := t.TempDir(), filepath.Join(t.TempDir(), "encryption.key")
-			if err := encrypt.CreateKeys(encryption); err != nil {
-				t.Fatal(err)
-			}
-			log, end := serveProcess(t, environment, "--data", data, "--encryption-key-file", encryption, "--api-key-file", keys, "--allow-target", "127.0.0.1")
-			log.await(t, "  Try ")
-			server := serverOf(strings.Split(log.String(), "\n"))
-			workerLog := runCanaries(t, secrets, server, key)
-			secrets.checkEncoded(t, "the API", readEverything(t, server, key))
-			end()
-			secrets.checkEncoded(t, "the database", dump(t, data, environment[len(environment)-1]))
-			secrets.check(t, "the log of the node", log.String(), "level=DEBUG", "msg=request", `msg="an attempt starts"`, `msg="an attempt ended"`,
-				`error="the target answered 302 Found to /login/***/***; redirects are not followed"`, `malformed HTTP status code \"***\"`)
-			secrets.check(t, "the log of the worker", workerLog, `msg="an attempt ended"`, `panic="panic: cannot log in with ***"`, `error="panic: cannot log in with ***"`, `error="the server answered: *** is not valid for ***"`, "outcome=succeeded")
-			secrets.checkEncoded(t, "the logs", log.String()+workerLog)
-			if len(secrets) < 20 {
-				t.Errorf("there are %d secrets, want 20", len(secrets))
+			t.Parallel()
+			s := startCanaries(t, postgresql)
+			s.useSecrets()
+			s.refuseRequests()
+			s.runJobs()
+			s.texts[theAPI] = s.answers.String() + s.readAPI()
+			s.texts[thePages] = s.readPages()
+			s.texts[theExports] = s.readExports()
+			s.texts[theMetrics] = s.get("/metrics") + s.readMetricsListener()
+			s.texts[theAlerts] = s.awaitText("an alert", &s.alerts, "alert.firing")
+			s.texts[theTraces] = s.awaitText("the spans of all runs", &s.traces, "belfry.run.statusdead", "listed", "published", "plain")
+			s.texts[theDatabase], s.texts[theBackup] = s.dump(), s.backup()
+			s.crash()
+			s.texts[theLog] = s.log.String()
+			s.secrets.check(t, s.texts, map[string][]string{
+				theAPI: {`"job_id"`}, thePages: {"<html"}, theExports: {"schedule: "}, theMetrics: {"belfry_worker_pool_held_back_total", "goroutine "}, theAlerts: {"died"}, theTraces: {"belfry.job.name"},
+				theDatabase: {"redirected"}, theBackup: {"redirected"},
+				theLog: {"level=DEBUG", "msg=request", `msg="an attempt starts"`, `msg="an attempt ended"`, "goroutine ",
+					`error="the target answered 302 Found to /login/***/***; redirects are not followed"`, `malformed HTTP status code \"***\"`, "cannot log in as belfry with ***"},
+				theWorker: {`msg="an attempt ended"`, `panic="panic: cannot log in with ***"`, `error="panic: cannot log in with ***"`, `error="the server answered: *** is not valid for ***"`, "outcome=succeeded"},
+			})
+			if n := len(s.secrets.list); n < 20 {
+				t.Errorf("there are %d secrets, want 20", n)
 			}
 		})
 	}
 }
 
-// databaseWithPassword is a new database and a user with a password.
-func databaseWithPassword(t *testing.T, password string) string {
-	t.Helper()
-	u, err := url.Parse(pgtest.Database(t, postgres.Migrate))
-	if err != nil {
+// startCanaries starts a node at level debug in a process of its own, with everything that can be
+// configured with a secret.
+func startCanaries(t *testing.T, postgresql bool) *canaryServer {
+	s := &canaryServer{t: t, secrets: &canaries{}, data: t.TempDir(), texts: map[string]string{}}
+	secrets, dir := s.secrets, t.TempDir()
+	file := func(name, content string) string { return writeFile(t, filepath.Join(dir, name), content) }
+	s.key = secrets.put("an API key in a file")
+	s.keyFile = file("key", s.key)
+	encryption := filepath.Join(dir, "encryption.key")
+	if err := encrypt.CreateKeys(encryption); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := pgx.Connect(t.Context(), u.String())
-	if err != nil {
-		t.Fatal(err)
+	text := strings.TrimSpace(readText(t, encryption))
+	secrets.add(canary{place: "the encryption key", value: string(must(base64.StdEncoding.DecodeString(text)))})
+	s.issuer = oidctest.New(t)
+	s.issuer.SetSecret(secrets.put("the secret of the OpenID Connect client"))
+	bootstrap, broker := filepath.Join(dir, "bootstrap"), echoRedis(t)
+	args := []string{"--data", s.data, "--encryption-key-file", encryption, "--bootstrap-key-file", bootstrap, "--allow-target", "127.0.0.1", "--metrics-listen", "127.0.0.1:0",
+		"--api-key-file", file("keys", "# "+secrets.put("a comment of the key file")+"\nops:"+s.key+"\nother:"+secrets.put("another API key in a file")+"\n"),
+		"--oidc-issuer", s.issuer.URL, "--oidc-client-id", "page", "--oidc-client-secret-file", file("oidc", secrets.put("the secret of the OpenID Connect client")),
+		"--oidc-role", "groups=platform:admin", "--public-url", publicURL,
+		"--connections", file("connections.yaml", fmt.Sprintf(`connections:
+  secret: {url: "redis://%[1]s", username: belfry, password_secret: default/broker}
+  file: {url: "redis://%[1]s", username: belfry, password_file: %[2]q}
+  env: {url: "redis://%[1]s", username: belfry, password_env: BROKER_PASSWORD}
+`, broker, file("broker", secrets.put("the password file of a broker")))),
+		"--commands", file("commands.yaml", fmt.Sprintf(`commands:
+  show:
+    argv: [/bin/sh, -c, 'echo "with $API_TOKEN and $OPERATOR_PASSWORD"; exit 1']
+    environment: {OPERATOR_PASSWORD: %q}
+    job_environment: [API_TOKEN]
+`, secrets.put("the environment of a command")))}
+	environment := []string{"AWS_SECRET_ACCESS_KEY=" + secrets.put("the environment"), "BELFRY_API_TOKEN=" + secrets.put("an unknown variable"),
+		"BROKER_PASSWORD=" + secrets.put("the password variable of a broker"), "OTEL_EXPORTER_OTLP_ENDPOINT=" + s.collect(), "OTEL_BSP_SCHEDULE_DELAY=200",
+		"OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20" + secrets.put("the key of the collector of traces")}
+	if postgresql {
+		s.database = databaseWithPassword(t, secrets.put("the database URL"))
+		environment = append(environment, "BELFRY_DATABASE_URL="+s.database, "DISPATCH_PASSWORD="+secrets.put("the password of the dispatch"))
+		args = append(args, "--dispatch", "nats://127.0.0.1:1?username=belfry&password_env=DISPATCH_PASSWORD")
+	} else {
+		environment = append(environment, "BELFRY_DATABSE_URL=postgres://belfry:"+secrets.put("a misspelled database URL")+"@db/belfry")
 	}
-	const user = "belfry_canary"
-	_, err = conn.Exec(t.Context(), `DROP ROLE IF EXISTS `+user+`; CREATE ROLE `+user+` SUPERUSER LOGIN PASSWORD '`+password+`'`)
-	if err := errors.Join(err, conn.Close(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	u.User = url.UserPassword(user, password)
-	return u.String()
+	s.start(environment, args...)
+	secrets.add(canary{place: "the bootstrap key", value: strings.TrimSpace(readText(t, bootstrap))[len("bf_boot0000_"):]})
+	return s
 }
 
-// runCanaries does everything with secrets that clients and workers do, and returns the
-// log of the worker.
-func runCanaries(t *testing.T, secrets canaries, server, key string) (workerLog string) {
-	ctx := t.Context()
-	connect := func(key string) *client.Client {
-		c, err := client.New(server, client.WithKey(key))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	c := connect(key)
-	redirects, malformed := echoTarget(t, secrets.put("the output of a target"))
-	request := func(address, token string) map[string]any {
-		return map[string]any{"url": address, "method": "POST", "body": map[string]any{"password": secrets.put("a body")},
-			"headers": map[string]string{"Authorization": "Bearer " + token, "X-Api-Key": secrets.put("a header"), "Cookie": "session=" + secrets.put("a cookie")}}
-	}
-	create := func(name string, retries int, payload any) error {
-		_, err := c.CreateJob(ctx, belfry.Manifest{Name: name, Payload: belfry.MustJSON(payload),
-			Spec: belfry.Spec{Schedule: "@yearly", MaxRetries: belfry.Some(retries), RetryBaseSeconds: belfry.Some(0.1)}})
-		return err
-	}
-	for _, name := range []string{"named", "second"} {
-		if _, err := c.PutSecret(ctx, belfry.Secret{Name: name, Value: secrets.put("the named secret "+name) + " \"'&/é"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := c.PutSecret(ctx, belfry.Secret{Name: "named", Value: secrets.put("a new value of the named secret") + "\"/", KeepPreviousSeconds: 3600}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.CreateChannel(ctx, belfry.Channel{Name: "hook", Type: belfry.ChannelWebhook, URL: redirects + "/" + secrets.put("the address of a channel"), Secret: "whsec_" + base64.StdEncoding.EncodeToString([]byte(secrets.put("the secret of a channel")))}); err != nil {
-		t.Fatal(err)
-	}
-	echoes := map[string]any{"url": echoAll(t) + `/{{secret "second"}}?q={{secret "named"}}`, "headers": map[string]string{"X-Named": `{{secret "named"}}`, "X-Own-Token": secrets.put("a header that is echoed")},
-		"body": map[string]any{"a": `{{secret "second"}}`, "text": "a=1&token=" + secrets.put("a token in a form")}}
-	form := request(malformed+"/?token="+secrets.put("a query"), secrets.put("a token"))
-	form["body"] = "client_secret=" + secrets.put("a form")
-	if err := errors.Join(create("redirected", 0, request(redirects, secrets.put("a token"))), create("malformed", 0, form), create("echoed", 0, echoes),
-		create("work", 2, map[string]any{"token": secrets.put("the payload of a worker"), "credentials": map[string]string{"key": secrets.put("a nested payload")}})); err != nil {
-		t.Fatal(err)
-	}
-	// What is refused.
-	if err := create("refused", 0, request("http://ann:"+secrets.put("user information")+"@127.0.0.1/", "x")); belfry.CodeOf(err) != belfry.Invalid {
-		t.Errorf("a URL with a password: %v", err)
-	}
-	if _, err := connect(secrets.put("a wrong API key")).Job(ctx, "work"); belfry.CodeOf(err) != belfry.Unauthorized {
-		t.Errorf("a wrong key: %v", err)
-	}
-	if err := c.Do(ctx, http.MethodPost, "/api/v1/jobs?token="+secrets.put("the query of a request"), map[string]any{"nonsense": secrets.put("an unknown field")}, nil); err == nil {
-		t.Error("a wrong request was accepted")
-	}
-	if _, err := c.EditJob(ctx, "malformed", map[string]any{"payload": request(malformed+"/?token="+secrets.put("an edited query"), "x"), "description": "edited"}); err != nil {
-		t.Error(err)
-	}
-	// What runs.
-	var log bytes.Buffer
-	mux := worker.NewMux()
-	mux.HandleFunc("work", func(_ context.Context, run *belfry.Run) error {
-		run.Log(secrets.put("the log of a run"))
-		run.Report.Output = []byte(secrets["the output of a worker"])
-		switch run.Attempt {
-		case 1:
-			panic("cannot log in with " + secrets["the payload of a worker"])
-		case 2:
-			return fmt.Errorf("the server answered: %s is not valid for %s", secrets["the payload of a worker"], secrets["a nested payload"])
-		}
-		return nil
-	})
-	secrets.put("the log of a run")
-	secrets.put("the output of a worker")
-	ctx, stop := context.WithCancel(ctx)
-	stopped := make(chan error, 1)
-	pool := worker.New(c, mux, worker.Log(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
-	go func() { stopped <- pool.Run(ctx) }()
-	for _, run := range []struct {
-		job     string
-		payload any
-		status  belfry.RunStatus
-	}{
-		{"echoed", nil, belfry.RunDead}, {"redirected", nil, belfry.RunDead}, {"malformed", nil, belfry.RunDead}, {"work", nil, belfry.RunSucceeded},
-		{"redirected", request(redirects, secrets.put("the payload of a trigger")), belfry.RunDead},
+// A setting that cannot be used is an error without the password in it.
+func TestErrorsOfSettingsHaveNoPassword(t *testing.T) {
+	for _, tt := range []struct{ flag, value, word string }{
+		{"database-url", "postgres://belfry:%s@127.0.0.1:1/belfry", "waiting for the database"},
+		{"database-url", "postgres://belfry:%s@127.0.0.1:port/belfry", "--database-url"},
+		{"dispatch", "nats://belfry:%s@127.0.0.1:1", "must not contain a user name or password"},
+		{"dispatch", "amqp://127.0.0.1:1?password=%s", "--dispatch"},
+		{"connections", "connections: {orders: {url: 'kafka://belfry:%s@127.0.0.1:1'}}", "must not contain a user name or password"},
+		{"connections", "connections: {orders: {url: 'nats://127.0.0.1:1', password: '%s'}}", "connections.orders.password is unknown"},
+		{"connections", "connections: {orders: %s}", "connections.orders"},
+		{"commands", "commands: {show: {argv: [/bin/true], environment: {PASSWORD: '%[1]s', 'NO NAME': '%[1]s'}}}", "NO NAME"},
+		{"api-key-file", "ops:%s role=king\n", "line 1"},
+		{"encryption-key-file", "%s\n", "line 1"},
+		{"bootstrap-key-file", "%s\n", "--bootstrap-key-file"},
 	} {
-		id, err := c.TriggerJob(ctx, run.job, run.payload)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for {
-			got, err := c.Run(ctx, id)
-			if err != nil {
-				t.Fatal(err)
+		t.Run(tt.flag, func(t *testing.T) {
+			t.Parallel()
+			secrets := &canaries{}
+			value := strings.ReplaceAll(strings.ReplaceAll(tt.value, "%[1]s", "%s"), "%s", secrets.put(tt.value))
+			if !strings.Contains(tt.value, "://") || tt.flag == "connections" {
+				value = writeFile(t, filepath.Join(t.TempDir(), "file"), value)
 			}
-			if got.Status == run.status {
-				break
+			environment := []string{environmentName(tt.flag) + "=" + value}
+			if tt.flag == "dispatch" {
+				environment = append(environment, "BELFRY_DATABASE_URL=postgres://belfry:"+secrets.put("a database")+"@127.0.0.1:1/belfry")
 			}
-			if !got.Status.Live() {
-				t.Fatalf("the run of %s is %+v", run.job, got)
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
-	}
-	stop()
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
-	return log.String()
-}
-
-// A node that cannot use its database says why, without the password.
-func TestDatabaseErrorsHaveNoPassword(t *testing.T) {
-	secrets := canaries{}
-	for _, tt := range []struct{ address, word string }{
-		{"postgres://belfry:" + secrets.put("an unreachable database") + "@127.0.0.1:1/belfry", "waiting for the database"},
-		{"postgres://belfry:" + secrets.put("a wrong port") + "@127.0.0.1:port/belfry", "--database-url"},
-	} {
-		log, end := serveProcess(t, []string{"BELFRY_DATABASE_URL=" + tt.address}, "--database-wait", "500ms")
-		log.await(t, "--database-url: ")
-		end()
-		secrets.check(t, "the log", log.String(), tt.word)
+			log, end := serveProcess(t, environment, "--database-wait", "300ms")
+			log.await(t, "belfry: ")
+			end()
+			secrets.check(t, map[string]string{theLog: log.String()}, map[string][]string{theLog: {tt.word}})
+		})
 	}
 }

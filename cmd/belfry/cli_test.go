@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/command"
 	"github.com/belfry-sh/belfry/internal/pgtest"
 )
 
@@ -23,7 +24,7 @@ import (
 // the program that it is part of as its worker: here the tests. So do tests that need a
 // process of its own.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == "bench" || os.Args[1] == "serve") {
+	if len(os.Args) > 1 && slices.Contains([]string{"bench", "serve", command.Subcommand}, os.Args[1]) {
 		main()
 	}
 	home, err := os.MkdirTemp("", "belfry-cli-")

@@ -289,15 +289,13 @@ func (a *api) dispatch(w http.ResponseWriter, r *http.Request) {
 	}
 	err := noRoute(r)
 	if escaped := r.URL.EscapedPath(); escaped == path.Clean(escaped) { // A name may have slashes, encoded.
-		h, pattern := a.mux.Handler(r)
-		if pattern != "" {
+		known, allow := a.route(r)
+		if known {
 			a.mux.ServeHTTP(w, r)
 			return
 		}
-		unanswered := probe{header: make(http.Header)}
-		h.ServeHTTP(&unanswered, r)
-		if unanswered.status == http.StatusMethodNotAllowed {
-			err = methodNotAllowed(r, unanswered.header.Get("Allow"))
+		if allow != "" {
+			err = methodNotAllowed(r, allow)
 		}
 	}
 	a.fail(w, r, err)
@@ -314,8 +312,21 @@ func (a *api) isPage(r *http.Request) bool {
 	case r.URL.EscapedPath() != path.Clean(r.URL.EscapedPath()):
 		return false
 	}
-	_, pattern := a.mux.Handler(r)
-	return pattern == ""
+	known, allow := a.route(r)
+	return !known && allow == ""
+}
+
+// route reports whether the API has the path of a request with its method, or else with which others.
+func (a *api) route(r *http.Request) (known bool, allow string) {
+	h, pattern := a.mux.Handler(r)
+	if pattern != "" {
+		return true, ""
+	}
+	unanswered := probe{header: make(http.Header)}
+	if h.ServeHTTP(&unanswered, r); unanswered.status == http.StatusMethodNotAllowed {
+		allow = unanswered.header.Get("Allow")
+	}
+	return false, allow
 }
 
 // probe takes an answer without sending it.

@@ -3,6 +3,8 @@ package api
 import (
 	"net"
 	"sync"
+
+	"github.com/belfry-sh/belfry/internal/auth"
 )
 
 // How many connections a listener has at once. Those of this machine count in total alone: a proxy
@@ -33,7 +35,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		}
 		address := ""
 		if tcp, ok := c.RemoteAddr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
-			address = tcp.IP.String()
+			address = auth.Network(tcp.IP.String())
 		}
 		if l.add(address) {
 			return &limitedConn{Conn: c, close: sync.OnceFunc(func() { l.remove(address) })}, nil

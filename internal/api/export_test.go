@@ -22,6 +22,9 @@ const (
 	MaxBody   = maxBody
 	MaxBulk   = maxBulk
 	MaxSpools = maxSpools
+
+	MaxConnections        = maxConnections
+	MaxAddressConnections = maxAddressConnections
 )
 
 var (

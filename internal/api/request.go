@@ -255,6 +255,8 @@ func readNamespace(r *http.Request) (string, error) {
 // maxRequestKey is how many characters an Idempotency-Key may have.
 const maxRequestKey = 200
 
+// readKey returns the hash of the key: it is compared and stored, and what clients put into a key is
+// nobody's business.
 func readKey(r *http.Request) (string, error) {
 	message := ""
 	switch values := r.Header.Values(keyHeader); {
@@ -265,7 +267,7 @@ func readKey(r *http.Request) (string, error) {
 	case values[0] == "" || len(values[0]) > maxRequestKey || strings.ContainsFunc(values[0], func(r rune) bool { return r < ' ' || r > '~' }):
 		message = fmt.Sprintf("must have 1 to %d printable ASCII characters", maxRequestKey)
 	default:
-		return values[0], nil
+		return fmt.Sprintf("%x", sha256.Sum256([]byte(values[0]))), nil
 	}
 	return "", badParameters(belfry.FieldError{Field: keyHeader, Message: message})
 }

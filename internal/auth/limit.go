@@ -55,7 +55,7 @@ type Limiter struct {
 func (l *Limiter) Wait(address string, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	full := l.full.at(network(address), false)
+	full := l.full.at(Network(address), false)
 	if full == nil {
 		return 0
 	}
@@ -69,7 +69,7 @@ func (l *Limiter) Take(address string, now time.Time) (wait time.Duration) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	full := l.full.at(network(address), true)
+	full := l.full.at(Network(address), true)
 	if full.Before(now) {
 		*full = now
 	}
@@ -77,8 +77,8 @@ func (l *Limiter) Take(address string, now time.Time) (wait time.Duration) {
 	return 0
 }
 
-// network is what an address counts as. Whoever has an IPv6 address has all of its /64.
-func network(address string) string {
+// Network is what an address counts as. Whoever has an IPv6 address has all of its /64.
+func Network(address string) string {
 	addr, err := netip.ParseAddr(address)
 	if err != nil {
 		return address
@@ -121,7 +121,7 @@ func (g *Guesses) Wait(address, token string, now time.Time) time.Duration {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if at := g.right.at(guess{network(address), sha256.Sum256([]byte(token))}, false); at != nil && now.Sub(*at) < trustRight {
+	if at := g.right.at(guess{Network(address), sha256.Sum256([]byte(token))}, false); at != nil && now.Sub(*at) < trustRight {
 		return 0
 	}
 	return wait
@@ -136,5 +136,5 @@ func (g *Guesses) Wrong(address string, now time.Time) (wait time.Duration) {
 func (g *Guesses) Right(address, token string, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	*g.right.at(guess{network(address), sha256.Sum256([]byte(token))}, true) = now
+	*g.right.at(guess{Network(address), sha256.Sum256([]byte(token))}, true) = now
 }

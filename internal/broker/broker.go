@@ -157,6 +157,10 @@ func (c *Connections) Handle(ctx context.Context, run *belfry.Run) error {
 	switch {
 	case err == nil:
 		return nil
+	default:
+		run.Report.Secrets = c.declared[payload.Connection].secretValues() // which a broker may repeat
+	}
+	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("publish to %s: %w", payload.Connection, context.Cause(ctx))
 	case time.Since(started) >= wait:

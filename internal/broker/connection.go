@@ -152,6 +152,14 @@ func (c Connection) password() (string, error) {
 	return "", nil
 }
 
+// secretValues are what must not be shown of an error of the broker.
+func (c Connection) secretValues() []string {
+	if password, err := c.password(); err == nil && password != "" {
+		return []string{password}
+	}
+	return nil
+}
+
 // secretPassword is the value of a named secret.
 func (c Connection) secretPassword() (string, error) {
 	if c.secrets == nil {

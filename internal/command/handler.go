@@ -20,6 +20,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/schema"
+	"github.com/belfry-sh/belfry/internal/secret"
 	"github.com/belfry-sh/belfry/worker"
 )
 
@@ -139,6 +140,11 @@ func (c *Command) Handle(ctx context.Context, run *belfry.Run) error {
 	}
 	if c.Stdin.Job {
 		l.Stdin = p.Stdin
+	}
+	for name, value := range c.Environment {
+		if secret.IsName(name) {
+			run.Report.Secrets = append(run.Report.Secrets, value)
+		}
 	}
 	report, err := c.execute(ctx, &l, func(private string) []string { return c.environment(run, p, private) }, run.LogWriter())
 	if report != nil {

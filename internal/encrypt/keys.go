@@ -17,6 +17,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -145,10 +146,17 @@ func (k *Keys) Current() string {
 	return k.list[0].id
 }
 
-// Wrap encrypts a data key with the first key, and returns the id of that.
-func (k *Keys) Wrap(data, about []byte) (id string, wrapped []byte) {
+// Wrap encrypts a data key with the first key, or with the first one of those that are used already,
+// and returns the id of that. The file is read again if it did not have one of them before.
+func (k *Keys) Wrap(data, about []byte, used ...string) (id string, wrapped []byte) {
+	for _, id := range used {
+		if _, known := k.find(id); !known {
+			_ = k.Reload() // After an error the keys are those from before.
+			break
+		}
+	}
 	k.mu.Lock()
-	first := k.list[0]
+	first := k.list[max(slices.IndexFunc(k.list, func(key key) bool { return slices.Contains(used, key.id) }), 0)]
 	k.mu.Unlock()
 	return first.id, first.seal(data, append([]byte(first.id), about...))
 }

@@ -189,14 +189,15 @@ func TestHangingNamespaceLeavesSlots(t *testing.T) {
 		c.create("newcomer", "/new", 1, eachSecond) // which nobody has reserved anything for
 		c.await("the run of a new namespace", func() bool { return c.calls["/new"] >= 1 })
 		for _, by := range []string{"/lag", "worker"} {
-			c.await("some runs of "+by, func() bool { return len(c.lags[by]) >= atScale(3, 20) })
+			c.await("some runs of "+by, func() bool { return len(c.lags[by]) >= atScale(3, 60) })
 			c.mu.Lock()
 			lags := slices.Clone(c.lags[by])
 			c.mu.Unlock()
 			if worst := slices.Max(lags); worst > time.Second+slack() {
 				t.Errorf("a run of the other namespace (%s) was %v late: %v", by, worst, lags)
 			}
-			t.Logf("%s: worst lag %v of %d", by, slices.Max(lags), len(lags))
+			slices.Sort(lags)
+			t.Logf("%s: of %d runs the median was %v late, the worst %v", by, len(lags), lags[len(lags)/2].Round(time.Millisecond), lags[len(lags)-1].Round(time.Millisecond))
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -19,7 +19,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -336,25 +335,16 @@ func TestWorkersNeedACertificate(t *testing.T) {
 func TestReloadUnderLoad(t *testing.T) {
 	a := newAuthority(t)
 	n, base := serveTLS(t, a, nil)
-	var served, failed atomic.Int64
-	ctx, stop := context.WithCancel(t.Context())
-	var load sync.WaitGroup
-	for range 4 {
-		load.Go(func() {
-			c := a.browser(nil)
-			c.Transport.(*http.Transport).DisableKeepAlives = true
-			for ctx.Err() == nil {
-				resp, err := c.Get(base + "/livez")
-				if err != nil {
-					failed.Add(1)
-					t.Error(err)
-					return
-				}
-				resp.Body.Close()
-				served.Add(1)
-			}
-		})
-	}
+	c := a.browser(nil)
+	c.Transport.(*http.Transport).DisableKeepAlives = true
+	l := startLoad(t, 4, func(ctx context.Context, _ int64) error {
+		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, base+"/livez", nil)
+		resp, err := c.Do(r)
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err
+	})
 	dir := filepath.Dir(n.config.TLS.CertFile)
 	for i := range 10 {
 		before := n.certificates.fingerprint()
@@ -373,13 +363,9 @@ func TestReloadUnderLoad(t *testing.T) {
 		if _, err := n.certificates.load(); err == nil || n.certificates.fingerprint() != before {
 			t.Errorf("half a key is used: %v", err)
 		}
-		for more := served.Load() + 8; served.Load() < more && failed.Load() == 0; {
-			time.Sleep(time.Millisecond)
-		}
+		l.during(2, func() {})
 	}
-	stop()
-	load.Wait()
-	t.Logf("%d requests, %d failed", served.Load(), failed.Load())
+	t.Logf("%d requests, %d failed", l.end(), l.failed.Load())
 }
 
 func TestCertificatesFollowTheirFiles(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/sanitize"
+	"github.com/belfry-sh/belfry/internal/secret"
 	"github.com/belfry-sh/belfry/internal/target"
 	"github.com/belfry-sh/belfry/internal/webhook"
 )
@@ -187,9 +188,13 @@ func hostOf(c belfry.Channel) string {
 	return u.Host
 }
 
-// masked replaces what is secret of a channel, which a receiver or a library may repeat.
+// masked replaces what is secret of a channel, which a receiver or a library may repeat. Words of less
+// than six bytes, such as "v2", stay readable.
 func masked(text string, c belfry.Channel) string {
-	secrets := []string{c.URL, c.Secret, strings.TrimPrefix(c.Secret, webhook.KeyPrefix)}
+	if c.URL != "" {
+		text = strings.ReplaceAll(text, c.URL, secret.Masked)
+	}
+	secrets := []string{c.Secret, strings.TrimPrefix(c.Secret, webhook.KeyPrefix)}
 	if u, err := url.Parse(c.URL); err == nil {
 		secrets = append(secrets, u.RequestURI(), u.Path, u.RawQuery)
 		secrets = append(secrets, strings.Split(u.Path, "/")...)
@@ -201,14 +206,5 @@ func masked(text string, c belfry.Channel) string {
 				base64.StdEncoding.EncodeToString([]byte(password)), base64.StdEncoding.EncodeToString(plainCredentials(u.User.Username(), password)))
 		}
 	}
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // a part must not be replaced before the whole
-	for _, secret := range secrets {
-		if len(secret) >= minSecret {
-			text = strings.ReplaceAll(text, secret, "***")
-		}
-	}
-	return text
+	return secret.NewRedactor(nil, secrets...).Redact(text, false)
 }
-
-// minSecret keeps short words of an address, such as "v2", readable in errors.
-const minSecret = 6

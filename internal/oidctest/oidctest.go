@@ -36,13 +36,14 @@ type Issuer struct {
 	grants  map[string]url.Values // by refresh token or device code
 	count   map[string]int        // requests by path
 	changed func(claims map[string]any)
+	secret  string // of clients
 }
 
 // New starts an issuer with an RSA key. The client "belfry" needs no secret, all others do: "hush".
 func New(t testing.TB) *Issuer {
 	t.Helper()
 	i := &Issuer{claims: map[string]any{"sub": "u-1", "email": "ann@example.com", "groups": []string{"platform"}},
-		flows: map[string]url.Values{}, grants: map[string]url.Values{}, count: map[string]int{}}
+		flows: map[string]url.Values{}, grants: map[string]url.Values{}, count: map[string]int{}, secret: "hush"}
 	i.Rotate(t, "RS256")
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
@@ -105,6 +106,13 @@ func (i *Issuer) Set(name string, value any) {
 	if i.claims[name] = value; value == nil {
 		delete(i.claims, name)
 	}
+}
+
+// SetSecret sets the secret that clients need.
+func (i *Issuer) SetSecret(secret string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.secret = secret
 }
 
 // Change lets a function change the claims of every token before it is signed.
@@ -217,11 +225,12 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 		client, secret = r.FormValue("client_id"), r.FormValue("client_secret")
 	}
 	refuse := func(text string) { reply(w, http.StatusBadRequest, map[string]any{"error": text}) }
-	if client != "belfry" && secret != "hush" {
+	i.mu.Lock()
+	if client != "belfry" && secret != i.secret {
+		i.mu.Unlock()
 		refuse("invalid_client")
 		return
 	}
-	i.mu.Lock()
 	var flow url.Values
 	switch r.FormValue("grant_type") {
 	case "authorization_code":

@@ -168,7 +168,8 @@ func forms(secret string) (all []string) {
 		}
 		quoted := strconv.Quote(text)
 		encoded, _ := json.Marshal(text)
-		all = append(all, text, url.QueryEscape(text), url.PathEscape(text), quoted[1:len(quoted)-1], string(encoded[1:len(encoded)-1]))
+		query := url.QueryEscape(text)
+		all = append(all, text, query, strings.ReplaceAll(query, "+", "%20"), url.PathEscape(text), quoted[1:len(quoted)-1], string(encoded[1:len(encoded)-1]))
 		raw := []byte(text[:min(len(text), maxForm)])
 		digits := hex.EncodeToString(raw)
 		all = append(append(all, digits, strings.ToUpper(digits)), base64Forms(raw)...)

@@ -194,6 +194,9 @@ var (
 	separators = strings.NewReplacer("-", "", "_", "", ".", "", " ", "")
 )
 
+// IsName reports whether a variable of this name holds a secret.
+func IsName(name string) bool { return secretName(name) }
+
 // secretName reports whether a key or parameter of this name holds a secret.
 func secretName(name string) bool {
 	plain := separators.Replace(strings.ToLower(name))

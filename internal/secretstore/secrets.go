@@ -233,8 +233,10 @@ func (s *Store) Reencrypt(ctx context.Context, after string) (out belfry.Reencry
 		out.After = placeText(texts[len(texts)-1].TextPlace)
 	} else if i := slices.Index(store.TextTables, place.Table) + 1; i < len(store.TextTables) {
 		out.After = placeText(store.TextPlace{Table: store.TextTables[i]})
+	} else {
+		err = s.rewrap(ctx) // namespaces that were new meanwhile
 	}
-	return out, nil
+	return out, err
 }
 
 // rewrap encrypts all data keys with the first key of the file.

@@ -77,8 +77,8 @@ func (s *Store) unwrap(row store.DataKey) ([]byte, error) {
 	return s.keys.Unwrap(row.KeyID, wrapped, aboutKey(row.Namespace, row.Version))
 }
 
-func (s *Store) wrap(namespace string, version int, raw []byte) store.DataKey {
-	id, wrapped := s.keys.Wrap(raw, aboutKey(namespace, version))
+func (s *Store) wrap(namespace string, version int, raw []byte, used ...string) store.DataKey {
+	id, wrapped := s.keys.Wrap(raw, aboutKey(namespace, version), used...)
 	return store.DataKey{Namespace: namespace, Version: version, KeyID: id, Wrapped: base64.StdEncoding.EncodeToString(wrapped)}
 }
 
@@ -121,8 +121,7 @@ func (s *Store) sealKey(ctx context.Context, namespace string) (*encrypt.DataKey
 	}
 	found, err := s.read(ctx, namespace)
 	if err == nil && found.latest == nil {
-		err = s.SaveDataKeys(store.WithAudit(ctx, nil), "", []store.DataKey{s.wrap(namespace, 1, encrypt.NewDataKey())}) // unless another node is first
-		if err == nil {
+		if err = s.makeDataKey(ctx, namespace); err == nil {
 			found, err = s.read(ctx, namespace)
 		}
 	}
@@ -130,6 +129,21 @@ func (s *Store) sealKey(ctx context.Context, namespace string) (*encrypt.DataKey
 		return nil, err
 	}
 	return found.latest, nil
+}
+
+// makeDataKey makes the first data key of a namespace, unless another node is first. It is encrypted
+// as those of other namespaces are: while a key is replaced, a node may not have the new one yet, or not
+// know that the old one will go.
+func (s *Store) makeDataKey(ctx context.Context, namespace string) error {
+	rows, err := s.DataKeys(ctx, "")
+	if err != nil {
+		return err
+	}
+	var used []string
+	for _, row := range rows {
+		used = append(used, row.KeyID)
+	}
+	return s.SaveDataKeys(store.WithAudit(ctx, nil), "", []store.DataKey{s.wrap(namespace, 1, encrypt.NewDataKey(), used...)})
 }
 
 // open decrypts a text, which is about something in a namespace.
