@@ -106,6 +106,7 @@ func NewLocal(ctx context.Context, s LocalStore) *Local {
 func (l *Local) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
 	l.noteClaim(c)
 	defer l.noteClaim(c)
+	defer l.passOn()
 	for ctx.Err() == nil {
 		if runs, err := l.check(ctx, c); err != nil || len(runs) > 0 {
 			return runs, err
@@ -138,13 +139,19 @@ func (l *Local) check(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error
 	runs, err := l.claimReady(ctx, c)
 	if err != nil || len(runs) > 0 {
 		l.setReady() // there may be more
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if slices.ContainsFunc(l.open, func(r *request) bool { return r.own }) {
-			wake(l.recheck) // for another claim that waits
-		}
 	}
 	return runs, err
+}
+
+// passOn has another claim of the node's worker check the store if the one that was woken for
+// that ends before it could: it was being filled, or is over. Until somebody checks, no claim is
+// filled.
+func (l *Local) passOn() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ready && slices.ContainsFunc(l.open, func(r *request) bool { return r.own }) {
+		wake(l.recheck)
+	}
 }
 
 // claimReady claims the ready runs that come before all due items. If there is none, it

@@ -18,8 +18,8 @@ import (
 // asked again: slots that are freed meanwhile are filled with due items.
 const blockedPause = 20 * time.Millisecond
 
-// limitedPoll is how often the store is asked while a namespace has as many running runs as it
-// may have: they may end elsewhere.
+// limitedPoll is how often the store is asked while ready runs are held back: those that hold
+// their slots, or that had a claim to these, may end elsewhere.
 const limitedPoll = 200 * time.Millisecond
 
 // divided is what Local knows while several namespaces share the slots of the node's worker.
@@ -301,7 +301,7 @@ func (l *Local) slotFreed() (pause time.Duration) {
 
 // pollInterval is how often to ask the store without a wake-up; mu is held.
 func (l *Local) pollInterval() time.Duration {
-	if l.divided.limited {
+	if l.divided.limited || l.divided.blocked {
 		return min(l.poll, limitedPoll)
 	}
 	return l.poll
