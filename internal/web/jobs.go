@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/url"
 	"slices"
@@ -42,9 +43,20 @@ func parsePosition(text string) (p store.Position) {
 	return store.Position{}
 }
 
+// listFunc gets a page of a list of a namespace.
+type listFunc[F, T any] func(context.Context, string, F, store.Page) ([]T, store.Position, error)
+
+// listPage is the page of a list alone.
+func listPage[F, T any](section, title string, names []string, get listFunc[F, T]) func(*request) error {
+	return func(r *request) error {
+		l, _, err := list(r, names, pageSize, get)
+		return r.showSection(section, title, l, err)
+	}
+}
+
 // list reads a filter from the query and gets a page of a list. What is wrong with the filter
 // is shown with an empty list.
-func list[F, T any](r *request, names []string, limit int, get func(F, store.Page) ([]T, store.Position, error)) (l listing[T], filter F, err error) {
+func list[F, T any](r *request, names []string, limit int, get listFunc[F, T]) (l listing[T], filter F, err error) {
 	l.Query = url.Values{}
 	known := url.Values{}
 	for name, values := range r.URL.Query() {
@@ -64,7 +76,7 @@ func list[F, T any](r *request, names []string, limit int, get func(F, store.Pag
 		return l, filter, nil
 	}
 	var next store.Position
-	if l.Items, next, err = get(filter, store.Page{After: parsePosition(after), Limit: limit}); belfry.CodeOf(err) == belfry.NotFound {
+	if l.Items, next, err = get(r.ctx, r.namespace, filter, store.Page{After: parsePosition(after), Limit: limit}); belfry.CodeOf(err) == belfry.NotFound {
 		l.Error, err = publicText(err), nil
 	}
 	l.Next = position(next)
@@ -126,7 +138,7 @@ var jobFilterNames = []string{"search", "status", "type", "queue", "tag"}
 
 func (s *server) jobs(r *request) error {
 	sort := &formField{Name: "sort", Label: "Order", Control: "select", Options: jobSorts, Value: r.URL.Query().Get("sort")}
-	p, _, err := list(r, append(jobFilterNames, "sort"), pageSize, func(f belfry.JobFilter, page store.Page) (rows []jobRow, next store.Position, err error) {
+	p, _, err := list(r, append(jobFilterNames, "sort"), pageSize, func(ctx context.Context, namespace string, f belfry.JobFilter, page store.Page) (rows []jobRow, next store.Position, err error) {
 		jobs, next, err := s.sortedJobs(r, f, sort.Value, page)
 		if err != nil {
 			return nil, next, err
@@ -135,17 +147,14 @@ func (s *server) jobs(r *request) error {
 		for i := range jobs {
 			ids[i] = jobs[i].ID
 		}
-		times, err := s.Control.RunTimes(r.ctx, r.namespace, ids, s.Control.Now().AddDate(0, 0, -sparkDays), 20)
+		times, err := s.Control.RunTimes(ctx, namespace, ids, s.Control.Now().AddDate(0, 0, -sparkDays), 20)
 		for _, job := range jobs {
 			rows = append(rows, jobRow{job, times[job.ID]})
 		}
 		return rows, next, err
 	})
-	if err != nil {
-		return err
-	}
 	p.Filter = append(p.Filter, sort)
-	return r.show("jobs.html", "jobs", "Jobs", p)
+	return r.showSection("jobs", "Jobs", p, err)
 }
 
 // sortedJobs lists jobs by an index that has their order. Other orders than the usual one
@@ -271,10 +280,7 @@ func (s *server) bulk(r *request) error {
 	if len(names) == 0 {
 		return belfry.Errorf(belfry.Invalid, "no job is selected; tick some in the list first")
 	}
-	what := fmt.Sprintf("%d jobs", len(names))
-	if len(names) == 1 {
-		what = "1 job"
-	}
+	what := counted(len(names), "job")
 	return r.confirm("jobs", confirmation{Title: verb + " " + what + "?", Items: names, Button: verb + " " + what, Danger: action == belfry.ActionDelete})
 }
 

@@ -117,15 +117,11 @@ func exactly(value any, zone string, viewer bool) template.HTML {
 	if at.IsZero() {
 		return noTime
 	}
-	location, err := time.LoadLocation(zone)
-	if err != nil {
-		location = time.UTC
-	}
 	mark := "data-stamp"
 	if viewer {
 		mark = "data-viewer"
 	}
-	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s" %s tabindex="0">%s</time>`, at.UTC().Format(time.RFC3339Nano), at.UTC().Format("2006-01-02 15:04:05 UTC"), mark, at.In(location).Format("2006-01-02 15:04:05 MST")))
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s" %s tabindex="0">%s</time>`, at.UTC().Format(time.RFC3339Nano), at.UTC().Format("2006-01-02 15:04:05 UTC"), mark, at.In(zoneOf(zone)).Format("2006-01-02 15:04:05 MST")))
 }
 
 // wallTime is an occurrence in the zone of its schedule.
@@ -198,6 +194,22 @@ func number(value any) string {
 		text = text[:i] + " " + text[i:]
 	}
 	return text
+}
+
+// counted is a number of things.
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return number(n) + " " + what + "s"
+}
+
+// zoneOf is a time zone, or UTC if there is none of that name.
+func zoneOf(name string) *time.Location {
+	if zone, err := time.LoadLocation(name); err == nil {
+		return zone
+	}
+	return time.UTC
 }
 
 // words is a name of the API as words: "Retry base" for retry_base_seconds.

@@ -211,6 +211,14 @@ func (r *request) show(name, section, title string, data any) error {
 	return r.showStatus(http.StatusOK, name, section, title, data)
 }
 
+// showSection shows the page of a section, unless its data could not be read.
+func (r *request) showSection(section, title string, data any, err error) error {
+	if err != nil {
+		return err
+	}
+	return r.show(section+".html", section, title, data)
+}
+
 func (r *request) showStatus(status int, name, section, title string, data any) error {
 	p := &page{r: r, Title: title, Section: section, Data: data, Done: doneText(r.URL.Query())}
 	if section != "" && r.principal != nil {
@@ -298,6 +306,14 @@ func (r *request) redirect(path, done string, pairs ...any) error {
 	u.RawQuery = q.Encode()
 	http.Redirect(r.w, r.Request, u.String(), http.StatusSeeOther)
 	return nil
+}
+
+// finish is redirect, unless the change failed.
+func (r *request) finish(err error, path, done string, pairs ...any) error {
+	if err != nil {
+		return err
+	}
+	return r.redirect(path, done, pairs...)
 }
 
 // back is the page of this server that a form was on.
