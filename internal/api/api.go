@@ -81,9 +81,9 @@ type Options struct {
 
 type api struct {
 	Options
-	limiter *limiter
+	keys    rateLimits    // of requests, by key
+	spaces  rateLimits    // of requests, by namespace
 	without *auth.Limiter // of requests without a key, by address
-	limits  namespaceLimits
 	origins *http.CrossOriginProtection
 	mux     *http.ServeMux
 	served  []operation     // every route, in the order of the reference
@@ -99,7 +99,6 @@ func New(o Options) http.Handler { return newAPI(o) }
 func newAPI(o Options) *api {
 	a := &api{
 		Options: o,
-		limiter: newLimiter(o.RateLimit),
 		without: &auth.Limiter{Every: 10 * time.Millisecond, Burst: 1000},
 		origins: http.NewCrossOriginProtection(),
 		mux:     http.NewServeMux(),

@@ -44,6 +44,32 @@ type response struct {
 // shown is the response that shows the result of a call.
 func shown[T any](body T, err error) (response, error) { return response{body: body}, err }
 
+// shownAll shows a whole list, which is never null.
+func shownAll[T any](list []T, err error) (response, error) { return response{body: append([]T{}, list...)}, err }
+
+// putResponse shows what a PUT has created or replaced.
+func putResponse[T any](body T, created bool, err error) (response, error) {
+	if created {
+		return response{status: http.StatusCreated, body: body}, err
+	}
+	return shown(body, err)
+}
+
+// byID shows what has the id in the path.
+func byID[T any](find func(context.Context, string, belfry.ID) (T, error)) func(context.Context, *request, none, none) (response, error) {
+	return func(ctx context.Context, r *request, _, _ none) (response, error) { return shown(find(ctx, r.namespace, r.id)) }
+}
+
+// inNamespace is a list of the namespace of a request.
+func inNamespace[Query, Item any](get func(context.Context, string, Query, store.Page) ([]Item, store.Position, error)) func(context.Context, *request, Query, store.Page) ([]Item, store.Position, error) {
+	return func(ctx context.Context, r *request, q Query, p store.Page) ([]Item, store.Position, error) {
+		return get(ctx, r.namespace, q, p)
+	}
+}
+
+// nameInPath is the error of a body with another name than that in the path.
+var nameInPath = belfry.FieldError{Field: "name", Message: "must be the name in the path"}
+
 // streamed is a body that is too large to be put together first.
 type streamed interface {
 	length() int

@@ -47,6 +47,22 @@ type bodyDecoder interface {
 	decodeBody(text []byte, r *request) error
 }
 
+// patchBody is a body with the fields of a struct to set.
+type patchBody[T any] struct{ text []byte }
+
+func (b *patchBody[T]) decodeBody(text []byte, _ *request) error {
+	b.text = text
+	if _, _, syntax := (schema.Decoder{}).Decode(text, new(T)); syntax != nil {
+		return badRequest("the body %s", syntax.Message)
+	}
+	return nil
+}
+
+func (b *patchBody[T]) set(v *T) (schema.FieldSet, []belfry.FieldError) {
+	fields, errors, _ := schema.Decoder{}.Decode(b.text, v) // It was decoded before.
+	return fields, errors
+}
+
 // readRequest reads a request of an operation: path, headers, query and body.
 func readRequest(r *http.Request, op *openapi.Operation, query, body any) (*request, error) {
 	in, err := readHead(r, op, query)
@@ -86,14 +102,11 @@ func (in *request) readHeaders(r *http.Request, op *openapi.Operation) (err erro
 // readPath reads what the path names.
 func (in *request) readPath(r *http.Request) (err error) {
 	in.ref = cmp.Or(r.PathValue("job"), r.PathValue("channel"), r.PathValue("monitor"), r.PathValue("key"), r.PathValue("namespace"), r.PathValue("secret"))
-	if text := r.PathValue("alert"); text != "" {
-		if in.id, err = belfry.ParseID(text); err != nil {
-			return belfry.Errorf(belfry.NotFound, "there is no alert %.40q; alerts are named by their ids", text)
-		}
-	}
-	if text := r.PathValue("run"); text != "" {
-		if in.id, err = belfry.ParseID(text); err != nil {
-			return belfry.Errorf(belfry.NotFound, "there is no run %.40q; runs are named by their ids", text)
+	for _, kind := range []string{"alert", "run"} {
+		if text := r.PathValue(kind); text != "" {
+			if in.id, err = belfry.ParseID(text); err != nil {
+				return belfry.Errorf(belfry.NotFound, "there is no %s %.40q; %[1]ss are named by their ids", kind, text)
+			}
 		}
 	}
 	if text := r.PathValue("worker"); text != "" {
