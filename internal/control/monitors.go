@@ -16,7 +16,7 @@ import (
 type MonitorPatch func(m *belfry.Monitor) []belfry.FieldError
 
 func monitorEntry(action belfry.AuditAction, m belfry.Monitor) belfry.AuditEntry {
-	return belfry.AuditEntry{Namespace: m.Namespace, Action: action, Object: belfry.AuditObject{Kind: belfry.AuditMonitor, ID: m.ID.String(), Name: m.Name}}
+	return objectEntry(action, belfry.AuditMonitor, m.Namespace, m.ID.String(), m.Name)
 }
 
 func monitorChange(before, after *belfry.Monitor) (_, _ []byte) {
@@ -76,10 +76,8 @@ func (c *Control) Monitor(ctx context.Context, namespace, ref string) (belfry.Mo
 
 // ListMonitors returns the monitors of a namespace, newest first.
 func (c *Control) ListMonitors(ctx context.Context, namespace string, p store.Page) ([]belfry.Monitor, store.Position, error) {
-	list, err := retryRead(ctx, "list monitors", func() ([]belfry.Monitor, error) {
-		return c.store.ListMonitors(ctx, namespace, store.Page{After: p.After, Limit: p.Limit + 1})
-	})
-	list, next := cutPage(list, p.Limit, func(m belfry.Monitor) store.Position { return store.Position{ID: m.ID} })
+	list, next, err := readPage(ctx, "list monitors", p, func(p store.Page) ([]belfry.Monitor, error) { return c.store.ListMonitors(ctx, namespace, p) },
+		func(m belfry.Monitor) store.Position { return store.Position{ID: m.ID} })
 	for i := range list {
 		list[i], _ = c.shownMonitor(list[i], nil)
 	}
