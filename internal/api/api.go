@@ -286,7 +286,7 @@ func (a *api) dispatch(w http.ResponseWriter, r *http.Request) {
 		a.Page.ServeHTTP(w, r)
 		return
 	}
-	err := noRoute(r)
+	err := &httpError{code: belfry.NotFound, detail: fmt.Sprintf("there is nothing at %.200q; GET / lists all operations", r.URL.Path)}
 	if escaped := r.URL.EscapedPath(); escaped == path.Clean(escaped) { // A name may have slashes, encoded.
 		h, pattern := a.mux.Handler(r)
 		if pattern != "" {
@@ -296,7 +296,8 @@ func (a *api) dispatch(w http.ResponseWriter, r *http.Request) {
 		unanswered := probe{header: make(http.Header)}
 		h.ServeHTTP(&unanswered, r)
 		if unanswered.status == http.StatusMethodNotAllowed {
-			err = methodNotAllowed(r, unanswered.header.Get("Allow"))
+			allow := unanswered.header.Get("Allow")
+			err = &httpError{code: belfry.MethodNotAllowed, detail: fmt.Sprintf("%.20s is not supported here; supported: %s", r.Method, allow), header: map[string]string{"Allow": allow}}
 		}
 	}
 	a.fail(w, r, err)

@@ -45,7 +45,9 @@ type response struct {
 func shown[T any](body T, err error) (response, error) { return response{body: body}, err }
 
 // shownAll shows a whole list, which is never null.
-func shownAll[T any](list []T, err error) (response, error) { return response{body: append([]T{}, list...)}, err }
+func shownAll[T any](list []T, err error) (response, error) {
+	return response{body: append([]T{}, list...)}, err
+}
 
 // putResponse shows what a PUT has created or replaced.
 func putResponse[T any](body T, created bool, err error) (response, error) {
@@ -57,7 +59,9 @@ func putResponse[T any](body T, created bool, err error) (response, error) {
 
 // byID shows what has the id in the path.
 func byID[T any](find func(context.Context, string, belfry.ID) (T, error)) func(context.Context, *request, none, none) (response, error) {
-	return func(ctx context.Context, r *request, _, _ none) (response, error) { return shown(find(ctx, r.namespace, r.id)) }
+	return func(ctx context.Context, r *request, _, _ none) (response, error) {
+		return shown(find(ctx, r.namespace, r.id))
+	}
 }
 
 // inNamespace is a list of the namespace of a request.
@@ -194,7 +198,6 @@ func extendDeadlines(w http.ResponseWriter, by time.Duration) {
 	connection.SetWriteDeadline(until)
 }
 
-// maxShownErrors is how many fields a problem document lists.
 const maxShownErrors = control.MaxImportErrors
 
 // httpError is a failure that a client sees as it is.
@@ -280,21 +283,12 @@ func (a *api) logFailure(r *http.Request, e *httpError, err error) {
 	a.Log.Log(r.Context(), level, "request failed", "request_id", contextOf(r).id, "method", r.Method, "path", loggedPath(r), "status", status, "error", err)
 }
 
-func noRoute(r *http.Request) *httpError {
-	return &httpError{code: belfry.NotFound, detail: fmt.Sprintf("there is nothing at %.200q; GET / lists all operations", r.URL.Path)}
-}
-
-func methodNotAllowed(r *http.Request, allow string) *httpError {
-	return &httpError{code: belfry.MethodNotAllowed, detail: fmt.Sprintf("%.20s is not supported here; supported: %s", r.Method, allow), header: map[string]string{"Allow": allow}}
-}
-
 // pageQuery is the parameters of every list.
 type pageQuery struct {
 	Limit  int    `json:"limit,omitempty" min:"1" max:"500" implicit:"50" doc:"How many items a page has."`
 	Cursor string `json:"cursor,omitempty" doc:"Start of the page: taken from the 'Link' header of the page before."`
 }
 
-// defaultPageSize is the implicit limit.
 const defaultPageSize = 50
 
 var (

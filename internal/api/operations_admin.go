@@ -15,7 +15,6 @@ import (
 
 const namespacesPath = apiPath + "/namespaces"
 
-// namespaceOperations are about namespaces and their quotas.
 func (a *api) namespaceOperations() []operation {
 	one := []openapi.Response{openapi.JSON[belfry.Namespace](http.StatusOK, "The namespace.")}
 	return []operation{
@@ -90,7 +89,6 @@ const (
 	defaultOverlap = 24 * time.Hour
 )
 
-// keyOperations are about API keys.
 func (a *api) keyOperations() []operation {
 	created := []openapi.Response{openapi.JSON[belfry.APIKey](http.StatusCreated, "The key, with its secret.")}
 	return []operation{
@@ -137,7 +135,6 @@ func (a *api) keyOperations() []operation {
 
 const secretsPath = apiPath + "/secrets"
 
-// secretOperations are about named secrets.
 func (a *api) secretOperations() []operation {
 	one := []openapi.Response{openapi.JSON[belfry.Secret](http.StatusOK, "The secret, without its value.")}
 	return []operation{

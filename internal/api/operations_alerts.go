@@ -16,7 +16,6 @@ const (
 	alertsPath   = apiPath + "/alerts"
 )
 
-// alertOperations are about alerts and where they are sent.
 func (a *api) alertOperations() []operation {
 	one := []openapi.Response{openapi.JSON[belfry.Channel](http.StatusOK, "The channel.")}
 	return []operation{
@@ -115,7 +114,6 @@ func (b *monitorBody) patch(m *belfry.Monitor) []belfry.FieldError {
 	return errors
 }
 
-// monitorOperations are about monitors of work that is done elsewhere.
 func (a *api) monitorOperations() []operation {
 	return append([]operation{
 		handle(a, openapi.Operation{
@@ -125,7 +123,7 @@ func (a *api) monitorOperations() []operation {
 			Responses: []openapi.Response{openapi.JSON[belfry.Monitor](http.StatusCreated, "The monitor.", "Location")}, Errors: errorsWith(conflict),
 		}, func(ctx context.Context, r *request, _ none, body monitorBody) (response, error) {
 			m, err := a.Control.CreateMonitor(ctx, r.namespace, body.patch)
-			return createdMonitor(r, m, err)
+			return r.putMonitor(m, true, err)
 		}),
 		list(a, openapi.Operation{
 			ID: "listMonitors", Method: "GET", Path: monitorsPath, Group: groupMonitors, Permission: auth.Read, Summary: "List monitors", Doc: "The monitors of the namespace, newest first.",
@@ -140,8 +138,7 @@ func (a *api) monitorOperations() []operation {
 			ID: "getMonitor", Method: "GET", Path: monitorsPath + "/{monitor}", Group: groupMonitors, Permission: auth.Read, Summary: "Get a monitor",
 			Doc: "The monitor with its status now.", Responses: []openapi.Response{monitorResponse}, Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
-			m, err := a.Control.Monitor(ctx, r.namespace, r.ref)
-			return shownMonitor(r, m, err)
+			return r.shownMonitor(a.Control.Monitor(ctx, r.namespace, r.ref))
 		}),
 		handle(a, openapi.Operation{
 			ID: "putMonitor", Method: "PUT", Path: monitorsPath + "/{monitor}", Group: groupMonitors, Permission: auth.Write, Summary: "Create or replace a monitor",
@@ -150,11 +147,7 @@ func (a *api) monitorOperations() []operation {
 			Body: monitorType, Patch: true, Examples: map[string]string{"Once a day": `{"every_seconds": 86400, "grace_seconds": 7200}`},
 			Responses: []openapi.Response{monitorResponse, openapi.JSON[belfry.Monitor](http.StatusCreated, "The monitor was created.", "Location")}, Errors: errorsWith(notFound, conflict),
 		}, func(ctx context.Context, r *request, _ none, body monitorBody) (response, error) {
-			m, created, err := a.Control.PutMonitor(ctx, r.namespace, r.ref, body.patch)
-			if created {
-				return createdMonitor(r, m, err)
-			}
-			return shownMonitor(r, m, err)
+			return r.putMonitor(a.Control.PutMonitor(ctx, r.namespace, r.ref, body.patch))
 		}),
 		handle(a, openapi.Operation{
 			ID: "editMonitor", Method: "PATCH", Path: monitorsPath + "/{monitor}", Group: groupMonitors, Permission: auth.Write, Summary: "Edit a monitor",
@@ -163,8 +156,7 @@ func (a *api) monitorOperations() []operation {
 			Body: monitorType, Patch: true, Examples: map[string]string{"Pause": `{"paused": true}`, "More time": `{"grace_seconds": 14400}`},
 			Responses: []openapi.Response{monitorResponse}, Errors: errorsWith(notFound, conflict),
 		}, func(ctx context.Context, r *request, _ none, body monitorBody) (response, error) {
-			m, err := a.Control.EditMonitor(ctx, r.namespace, r.ref, body.patch)
-			return shownMonitor(r, m, err)
+			return r.shownMonitor(a.Control.EditMonitor(ctx, r.namespace, r.ref, body.patch))
 		}),
 		handle(a, openapi.Operation{
 			ID: "deleteMonitor", Method: "DELETE", Path: monitorsPath + "/{monitor}", Group: groupMonitors, Permission: auth.Write, Summary: "Delete a monitor",
@@ -175,14 +167,16 @@ func (a *api) monitorOperations() []operation {
 	}, a.pingOperations()...)
 }
 
-func shownMonitor(r *request, m belfry.Monitor, err error) (response, error) {
-	m.PingURL = r.pingURL(m)
+func (in *request) shownMonitor(m belfry.Monitor, err error) (response, error) {
+	m.PingURL = in.pingURL(m)
 	return response{body: m}, err
 }
 
-func createdMonitor(r *request, m belfry.Monitor, err error) (response, error) {
-	out, err := shownMonitor(r, m, err)
-	out.status, out.header = http.StatusCreated, map[string]string{"Location": monitorsPath + "/" + m.ID.String()}
+func (in *request) putMonitor(m belfry.Monitor, created bool, err error) (response, error) {
+	out, err := in.shownMonitor(m, err)
+	if created {
+		out.status, out.header = http.StatusCreated, map[string]string{"Location": monitorsPath + "/" + m.ID.String()}
+	}
 	return out, err
 }
 

@@ -19,12 +19,10 @@ const (
 	jobsPath = apiPath + "/jobs"
 )
 
-// dryRunQuery is the parameter of operations that can be tried.
 type dryRunQuery struct {
 	DryRun bool `json:"dry_run,omitempty" example:"true" doc:"Validate the request and answer what it would change, without changing anything."`
 }
 
-// deleteQuery says what happens to the runs and the history of a deleted job.
 type deleteQuery struct {
 	Runs    string `json:"runs,omitempty" enum:"finish,cancel" implicit:"finish" example:"cancel" doc:"What happens to live runs: they 'finish' or are cancelled ('cancel')."`
 	History string `json:"history,omitempty" enum:"keep,delete" implicit:"keep" example:"keep" doc:"What happens to the history: 'keep' it for its retention, or 'delete' it when no run is live."`
@@ -55,7 +53,6 @@ var (
 	diffResponse = openapi.JSON[belfry.JobDiff](http.StatusOK, "Of a dry run: what would change.")
 )
 
-// jobOperations create, show, edit and delete jobs.
 func (a *api) jobOperations() []operation {
 	return []operation{
 		handle(a, openapi.Operation{

@@ -22,12 +22,10 @@ const (
 	deadPath = apiPath + "/dead-letters"
 )
 
-// explainQuery is the instant to explain.
 type explainQuery struct {
 	At string `json:"at,omitempty" example:"2026-12-01T02:30" doc:"An instant with an offset or 'Z', or a wall time in the time zone of the job."`
 }
 
-// runOperations show runs and their history.
 func (a *api) runOperations() []operation {
 	return []operation{
 		list(a, openapi.Operation{
@@ -84,7 +82,6 @@ func (a *api) runOperations() []operation {
 	}
 }
 
-// historyOperation shows a job with a page of its runs.
 func (a *api) historyOperation() operation {
 	return handle(a, openapi.Operation{
 		ID: "getJobHistory", Method: "GET", Path: jobsPath + "/{job}/history", Group: groupRuns, Permission: auth.Read, Summary: "Get a job with its runs",
@@ -101,7 +98,6 @@ func (a *api) historyOperation() operation {
 	})
 }
 
-// deadOperations show, redrive and discard dead letters.
 func (a *api) deadOperations() []operation {
 	return []operation{
 		list(a, openapi.Operation{
@@ -258,7 +254,6 @@ func (a *api) orElse(op operation, media, doc string, other func(http.ResponseWr
 	return op
 }
 
-// accepts reports whether a client asks for a media type.
 func accepts(r *http.Request, want string) bool {
 	for part := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
 		if media, _, _ := mime.ParseMediaType(part); media == want {

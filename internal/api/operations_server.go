@@ -65,7 +65,6 @@ func (a *api) operations() []operation {
 	return slices.Concat(a.jobOperations(), a.actionOperations(), a.runOperations(), a.deadOperations(), []operation{a.auditOperation()}, a.alertOperations(), a.monitorOperations(), a.secretOperations(), a.workerOperations(), a.namespaceOperations(), a.fleetOperations(), a.keyOperations(), a.serverOperations(), a.healthOperations(), a.metricsOperations())
 }
 
-// metricsOperations are for Prometheus.
 func (a *api) metricsOperations() []operation {
 	if a.Metrics == nil {
 		return nil
@@ -77,7 +76,6 @@ func (a *api) metricsOperations() []operation {
 	}, a.Metrics.Handler()}}
 }
 
-// index lists the operations of the server.
 type index struct {
 	_     struct{} `doc:"The operations of this server."`
 	Name  string   `json:"name" example:"belfry" doc:"Always 'belfry'."`
@@ -97,7 +95,6 @@ func (a *api) indexOperation() operation {
 	})
 }
 
-// serverOperations describe the server.
 func (a *api) serverOperations() []operation {
 	unchanged := openapi.Response{Status: http.StatusNotModified, Doc: "It is still the version that `If-None-Match` names.", Headers: []string{"ETag"}}
 	return []operation{
@@ -123,7 +120,6 @@ func (a *api) serverOperations() []operation {
 	}
 }
 
-// readyTimeout limits the readiness check.
 const readyTimeout = 3 * time.Second
 
 const (
@@ -169,7 +165,6 @@ func notReady(err error) error {
 	return fmt.Errorf("%w: %w", &httpError{code: belfry.Unavailable, detail: detail, header: map[string]string{"Retry-After": "5"}}, err)
 }
 
-// document is a text with its ETag.
 type document struct {
 	text []byte
 	tag  string
@@ -180,7 +175,6 @@ func newDocument(text []byte) document {
 	return document{text, `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
 }
 
-// description is the OpenAPI document and the reference page.
 type description struct {
 	openapi   document
 	reference openapi.Reference

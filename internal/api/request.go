@@ -72,7 +72,6 @@ func readRequest(r *http.Request, op *openapi.Operation, query, body any) (*requ
 	return in, in.readBody(r, op, body)
 }
 
-// readHead reads all of a request but its body.
 func readHead(r *http.Request, op *openapi.Operation, query any) (in *request, err error) {
 	in = &request{address: addressOf(r)}
 	if err := in.readHeaders(r, op); err != nil {
@@ -99,7 +98,6 @@ func (in *request) readHeaders(r *http.Request, op *openapi.Operation) (err erro
 	return err
 }
 
-// readPath reads what the path names.
 func (in *request) readPath(r *http.Request) (err error) {
 	in.ref = cmp.Or(r.PathValue("job"), r.PathValue("channel"), r.PathValue("monitor"), r.PathValue("key"), r.PathValue("namespace"), r.PathValue("secret"))
 	for _, kind := range []string{"alert", "run"} {
@@ -265,7 +263,6 @@ func readNamespace(r *http.Request) (string, error) {
 	return names[0], nil
 }
 
-// maxRequestKey is how many characters an Idempotency-Key may have.
 const maxRequestKey = 200
 
 func readKey(r *http.Request) (string, error) {

@@ -22,7 +22,6 @@ type Sender interface {
 	Send(ctx context.Context, c belfry.Channel, a belfry.Alert) error
 }
 
-// maxChannels is how many channels a namespace may have.
 const maxChannels = 100
 
 // Channels lists the channels of a namespace by name.

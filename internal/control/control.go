@@ -49,7 +49,9 @@ type Store interface {
 	store.Nodes
 	store.Statistics
 	store.Pinger
-	PageStore
+	store.Activities
+	store.Sessions
+	JobNamespaces(ctx context.Context) ([]string, error)
 	PlansByJob(ctx context.Context, jobs []belfry.ID) ([]store.Due, error)
 	Upcoming(ctx context.Context, w store.Window) ([]store.Planned, error)
 	Held(ctx context.Context, prefix string) ([]store.Lease, error)
@@ -84,7 +86,7 @@ type Control struct {
 // New returns a Control that works on s. The defaults must be those of the nodes that
 // fire the jobs.
 func New(s Store, d plan.Defaults) *Control {
-	return &Control{store: retryingStore{s}, defaults: d, computing: newComputing(), forecasting: make(computing, 1)}
+	return &Control{store: retryingStore{s}, defaults: d, computing: make(computing, max(1, runtime.GOMAXPROCS(0)/2)), forecasting: make(computing, 1)}
 }
 
 // LimitRunning has claims respect how many runs of a namespace may run at once. It is called
@@ -320,8 +322,6 @@ const (
 // turn that took long is not given to the next one before the same time has passed again.
 type computing chan struct{}
 
-func newComputing() computing { return make(computing, max(1, runtime.GOMAXPROCS(0)/2)) }
-
 // do waits for its turn and calls f, which must not wait for anything. Without a turn
 // the error is ErrBusy, or Unavailable if ctx ended.
 func (c computing) do(ctx context.Context, f func() error) error {
@@ -366,7 +366,6 @@ func abandoned(ctx context.Context) error {
 	return belfry.Errorf(belfry.Unavailable, "the request ended before its schedule was computed: %w", context.Cause(ctx))
 }
 
-// compile parses the schedule of a spec.
 func (c *Control) compile(ctx context.Context, spec belfry.Spec) (policy *plan.Policy, err error) {
 	err = c.computing.do(ctx, func() (err error) {
 		policy, err = c.defaults.Compile(spec)

@@ -174,7 +174,6 @@ func checkVersion(job belfry.Job, match string) error {
 	return belfry.Errorf(belfry.Changed, "the job has changed since it was read; read it again")
 }
 
-// parsedJob is a job with its schedule parsed.
 type parsedJob struct {
 	belfry.Job
 	subject plan.Subject
@@ -239,7 +238,6 @@ func (c *Control) editJob(ctx context.Context, action belfry.AuditAction, namesp
 
 var errKeepsChanging = belfry.Errorf(belfry.Conflict, "other requests keep changing the job; try again")
 
-// parse parses the schedule of a job.
 func (c *Control) parse(job belfry.Job) parsedJob {
 	policy, err := c.defaults.Compile(job.Spec)
 	if err != nil {

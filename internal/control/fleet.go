@@ -54,7 +54,6 @@ func (c *Control) readDatabase(ctx context.Context, f *belfry.Fleet) error {
 	return err
 }
 
-// readNodes reads the nodes and what they own.
 func (c *Control) readNodes(ctx context.Context, f *belfry.Fleet) error {
 	nodes, err := c.store.Nodes(ctx)
 	if err != nil {
@@ -337,7 +336,6 @@ func (f *forecast) add() {
 	}
 }
 
-// nameSpikes sets the names of the jobs that make spikes.
 func (c *Control) nameSpikes(ctx context.Context, namespace string, spikes []belfry.Spike) error {
 	var jobs []*belfry.SpikeJob
 	for _, spike := range spikes {

@@ -11,17 +11,6 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// PageStore is what the web page needs of a store beside the operations.
-type PageStore interface {
-	store.Activities
-	store.Sessions
-	Stats(ctx context.Context) (store.Stats, error)
-	CountReady(ctx context.Context, limit int) (map[string]int, error)
-	Nodes(ctx context.Context) ([]store.Node, error)
-	JobNamespaces(ctx context.Context) ([]string, error)
-	Upcoming(ctx context.Context, w store.Window) ([]store.Planned, error)
-}
-
 // Now is the time of the store.
 func (c *Control) Now() time.Time { return c.now() }
 
@@ -148,7 +137,9 @@ func (c *Control) jobsOf(ctx context.Context, namespace string, ids []belfry.ID)
 
 // JobsByName lists the jobs of a namespace that have a name, by name.
 func (c *Control) JobsByName(ctx context.Context, namespace string, p store.Page) (jobs []belfry.Job, next store.Position, err error) {
-	ids, next, err := readPage(ctx, "list jobs by name", p, func(p store.Page) ([]belfry.ID, error) { return c.store.JobsByName(ctx, namespace, p.After.ID, p.Limit) },
+	ids, next, err := readPage(ctx, "list jobs by name", p, func(p store.Page) ([]belfry.ID, error) {
+		return c.store.JobsByName(ctx, namespace, p.After.ID, p.Limit)
+	},
 		func(id belfry.ID) store.Position { return store.Position{ID: id} })
 	if err == nil {
 		jobs, err = c.jobsOf(ctx, namespace, ids)

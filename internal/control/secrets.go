@@ -155,7 +155,6 @@ func (c *Control) DeleteSecret(ctx context.Context, namespace, name string, forc
 	return retryUnknown(ctx, "delete a secret", func() error { return c.store.DeleteSecret(ctx, namespace, name) })
 }
 
-// secretUsers names jobs that use a secret.
 func (c *Control) secretUsers(ctx context.Context, namespace, name string) (users []string, err error) {
 	signing := `"sign_with":"` + name + `"`
 	jobs, err := retryRead(ctx, "find the jobs of a secret", func() ([]store.TextJob, error) {

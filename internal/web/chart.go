@@ -20,10 +20,8 @@ func svg(b *strings.Builder, width, height int, class, title string) {
 	fmt.Fprintf(b, `<svg class="%s" viewBox="0 0 %d %d" role="img" aria-label="%s" preserveAspectRatio="none">`, class, width, height, template.HTMLEscapeString(title))
 }
 
-// runClass is the class of the colour of a run.
 func runClass(status belfry.RunStatus) string { return "f-" + states[string(status)].class }
 
-// duration is how long a run took or, if it still runs, has taken.
 func runDuration(t store.RunTime, now time.Time) time.Duration {
 	switch {
 	case t.StartedAt == nil || t.Status == belfry.RunSkipped:
@@ -99,7 +97,6 @@ type stack struct {
 
 var stackClasses = [3]string{"f-ok", "f-retry", "f-bad"}
 
-// stackedBars draws bars beside each other.
 func stackedBars(bars []stack, title string) template.HTML {
 	var highest int64 = 1
 	for _, bar := range bars {

@@ -89,7 +89,6 @@ func (f *form) rest(message string) string {
 	return message
 }
 
-// inputOf makes an input of a field.
 func inputOf(f *schema.Field) *formField {
 	implied := cmp.Or(f.Default, f.Implicit, f.Zero)
 	in := &formField{Name: f.Name, Label: words(f.Name), Doc: f.Doc, Control: "text", Required: f.Required, MaxLen: f.MaxLen, Placeholder: implied}

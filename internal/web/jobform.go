@@ -37,7 +37,6 @@ var jobGroups = []group{
 	{Title: "Queue and history", names: []string{"queue", "priority", "retention_days", "idempotency_key_template"}},
 }
 
-// commonSchedules are suggestions.
 var commonSchedules = []option{
 	{Value: "0 9 * * *", Label: "Every day at 09:00"}, {Value: "0 9 * * MON-FRI", Label: "Weekdays at 09:00"}, {Value: "*/15 * * * *", Label: "Every 15 minutes"},
 	{Value: "0 * * * *", Label: "Every hour"}, {Value: "0 9 * * MON", Label: "Mondays at 09:00"}, {Value: "0 0 1 * *", Label: "The first of the month"},

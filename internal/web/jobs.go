@@ -15,7 +15,6 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// listing is a page of a list.
 type listing[T any] struct {
 	Items  []T
 	Filter []*formField
@@ -83,7 +82,6 @@ func list[F, T any](r *request, names []string, limit int, get listFunc[F, T]) (
 	return l, filter, err
 }
 
-// postedFilter reads a filter from a form.
 func (r *request) postedFilter(filter any, names []string) error {
 	values := url.Values{}
 	for _, name := range names {
@@ -184,7 +182,6 @@ func (s *server) sortedJobs(r *request, f belfry.JobFilter, sort string, p store
 	return slices.DeleteFunc(jobs, func(j belfry.Job) bool { return !matches(j, f) }), next, err
 }
 
-// matches reports whether a job matches a filter.
 func matches(j belfry.Job, f belfry.JobFilter) bool {
 	contains := func(text string) bool { return strings.Contains(strings.ToLower(text), strings.ToLower(f.Search)) }
 	status := f.Status == "" || j.Status == f.Status || f.Status == belfry.StatusFailing && isFailing(j)
@@ -219,9 +216,14 @@ func (r *request) confirm(section string, c confirmation) error {
 
 func (r *request) confirmed() bool { return r.PostFormValue("confirm") == "yes" }
 
+// isLocal reports whether an address is of this server, however a browser reads it.
+func isLocal(to string) bool {
+	return strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//") && !strings.ContainsAny(to, "\\\r\n\t")
+}
+
 // comeFrom is the page that a confirmed form was on.
 func (r *request) comeFrom() string {
-	if to := r.PostFormValue("back"); strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//") && !strings.Contains(to, `\`) {
+	if to := r.PostFormValue("back"); isLocal(to) {
 		return to
 	}
 	return ""

@@ -145,7 +145,7 @@ func (s *server) startSession(r *request, p *auth.Principal, session store.Sessi
 		return err
 	}
 	http.SetCookie(r.w, cookie(r.Request, sessionCookie, token, int(store.SessionTimeout/time.Second)*60)) // the server ends it earlier
-	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n\t") {
+	if !isLocal(to) {
 		to = "/"
 	}
 	http.Redirect(r.w, r.Request, to, http.StatusSeeOther)
@@ -206,7 +206,6 @@ type pendingLogin struct {
 	To string
 }
 
-// startOIDC sends a person to the issuer.
 func (s *server) startOIDC(r *request) error {
 	if s.OIDC == nil {
 		return belfry.Errorf(belfry.NotFound, "this server has no login with OpenID Connect")
@@ -222,7 +221,6 @@ func (s *server) startOIDC(r *request) error {
 	return nil
 }
 
-// finishOIDC takes a person back from the issuer.
 func (s *server) finishOIDC(r *request) error {
 	if s.OIDC == nil {
 		return belfry.Errorf(belfry.NotFound, "this server has no login with OpenID Connect")
@@ -251,7 +249,6 @@ func (r *request) refuseLogin(to string, err error) error {
 	return r.showStatus(openapi.StatusOf(belfry.CodeOf(err)), "login.html", "", "Log in", form)
 }
 
-// loginForm is what the page to log in shows.
 func (s *server) loginForm(to string) loginForm {
 	form := loginForm{To: to}
 	if s.OIDC != nil { // at the public address, which the issuer leads back to and the cookie is for

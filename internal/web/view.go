@@ -138,24 +138,22 @@ func wallTime(o belfry.Occurrence) string {
 
 // relative is a distance in words; script does the same.
 func relative(d time.Duration, at time.Time) string {
-	form := "%s ago"
+	form := "%d %s ago"
 	if d > 0 {
-		form = "in %s"
-	} else {
-		d = -d
+		form = "in %d %s"
 	}
-	seconds := int(d.Round(time.Second).Seconds())
-	switch {
+	d = d.Abs()
+	switch seconds := int(d.Round(time.Second).Seconds()); {
 	case seconds < 1:
 		return "now"
 	case seconds < 60:
-		return fmt.Sprintf(form, fmt.Sprintf("%d s", seconds))
+		return fmt.Sprintf(form, seconds, "s")
 	case seconds < 3600:
-		return fmt.Sprintf(form, fmt.Sprintf("%d min", seconds/60))
+		return fmt.Sprintf(form, seconds/60, "min")
 	case seconds < 48*3600:
-		return fmt.Sprintf(form, fmt.Sprintf("%d h", seconds/3600))
+		return fmt.Sprintf(form, seconds/3600, "h")
 	case seconds < 60*86400:
-		return fmt.Sprintf(form, fmt.Sprintf("%d d", seconds/86400))
+		return fmt.Sprintf(form, seconds/86400, "d")
 	}
 	return at.UTC().Format("2006-01-02")
 }

@@ -112,7 +112,6 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// request is a request for a page.
 type request struct {
 	*http.Request
 	w         http.ResponseWriter
@@ -177,7 +176,6 @@ type on struct {
 	V any
 }
 
-// section is an entry of the navigation.
 type section struct{ Name, Label, Path, Key string }
 
 var sections = []section{
@@ -255,7 +253,6 @@ func (r *request) sees(namespace string) bool {
 	return r.principal != nil && r.principal.Has(auth.Read) && r.principal.Sees(namespace)
 }
 
-// showPart writes a part of a page.
 func (r *request) showPart(name string, data any) error {
 	var out bytes.Buffer
 	if err := pages().ExecuteTemplate(&out, name, &page{r: r, Data: data}); err != nil {
