@@ -344,11 +344,6 @@ func (c computing) take(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return abandoned(ctx)
 	}
-	select {
-	case c <- struct{}{}:
-		return nil
-	default:
-	}
 	late := time.NewTimer(maxComputeWait)
 	defer late.Stop()
 	select {

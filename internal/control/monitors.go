@@ -104,11 +104,10 @@ func (c *Control) PutMonitor(ctx context.Context, namespace, ref string, setting
 	return m, err == nil, err
 }
 
-// errStale says that a monitor is no longer what an edit was prepared for.
-var errStale = errors.New("the monitor has changed meanwhile")
+// errStale says that a monitor is no longer what an edit was prepared for, however often.
+var errStale = belfry.Errorf(belfry.Conflict, "the monitor is being changed by others; try again")
 
-// maxStale is how often an edit is prepared again.
-const maxStale = 5
+const maxPrepared = 6 // times that an edit is prepared
 
 // EditMonitor changes the settings of a monitor. If its schedule changes or it is resumed, the
 // next ping is expected from then on.
@@ -147,7 +146,7 @@ func (c *Control) EditMonitor(ctx context.Context, namespace, ref string, patch 
 // editMonitor prepares an edit for a monitor as it was read, and again if it has changed when
 // it is locked: nothing is parsed under the lock.
 func (c *Control) editMonitor(ctx context.Context, key store.MonitorKey, prepare func(before belfry.Monitor) (store.EditMonitor, error)) (belfry.Monitor, error) {
-	for try := 0; ; try++ {
+	for range maxPrepared {
 		before, err := c.monitor(ctx, key)
 		if err != nil {
 			return before, err
@@ -156,10 +155,9 @@ func (c *Control) editMonitor(ctx context.Context, key store.MonitorKey, prepare
 		if err != nil || edit == nil {
 			return before, err
 		}
-		stale := false
 		write, audit := c.audited(ctx, monitorEntry(belfry.AuditEdit, before))
 		m, err := retryRead(ctx, "edit a monitor", func() (belfry.Monitor, error) {
-			m, err := c.store.EditMonitor(write, store.MonitorKey{Namespace: before.Namespace, ID: before.ID}, func(m belfry.Monitor, now time.Time) (*belfry.Monitor, error) {
+			return c.store.EditMonitor(write, store.MonitorKey{Namespace: before.Namespace, ID: before.ID}, func(m belfry.Monitor, now time.Time) (*belfry.Monitor, error) {
 				audit.Set()
 				to, err := edit(m, now)
 				if to != nil && audit != nil {
@@ -167,18 +165,12 @@ func (c *Control) editMonitor(ctx context.Context, key store.MonitorKey, prepare
 				}
 				return to, err
 			})
-			if stale = errors.Is(err, errStale); stale {
-				return m, nil
-			}
-			return m, err
 		})
-		if !stale {
+		if !errors.Is(err, errStale) {
 			return c.shownMonitor(m, err)
 		}
-		if try == maxStale {
-			return belfry.Monitor{}, belfry.Errorf(belfry.Conflict, "the monitor is being changed by others; try again")
-		}
 	}
+	return belfry.Monitor{}, errStale
 }
 
 // DeleteMonitor deletes a monitor. Its address no longer accepts pings.
