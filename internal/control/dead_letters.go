@@ -48,12 +48,9 @@ func (c *Control) GroupDeadLetters(ctx context.Context, namespace string, f belf
 // DeadLetter finds a dead letter with its payload and all its attempts.
 func (c *Control) DeadLetter(ctx context.Context, namespace string, id belfry.ID) (belfry.DeadLetter, error) {
 	letter, err := c.deadLetter(ctx, namespace, id)
-	if err != nil {
-		return belfry.DeadLetter{}, err
-	}
 	letter.Payload = secret.Mask(letter.Payload)
 	setComputed(&letter.Run)
-	return letter, nil
+	return letter, err
 }
 
 // deadLetter finds a dead letter with its true payload.
