@@ -295,8 +295,8 @@ func refuseKeyInQuery(r *http.Request) error {
 	return nil
 }
 
-// rateLimits bound requests a second: each who has a limit may make twice as many at once. It never
-// has more entries than there were limits, of those who came last.
+// rateLimits bound requests a second: each who has a limit may make twice as many at once. There is a
+// limiter for each limit, which knows who came last.
 type rateLimits struct {
 	bySecond sync.Map // float64 to *auth.Limiter
 }
@@ -308,7 +308,7 @@ func (l *rateLimits) take(who string, perSecond float64) (wait time.Duration) {
 	}
 	known, ok := l.bySecond.Load(perSecond)
 	if !ok {
-		every := time.Duration(min(float64(time.Second)/perSecond, float64(24*time.Hour)))
+		every := time.Duration(min(float64(time.Second)/perSecond, math.MaxInt64/2))
 		known, _ = l.bySecond.LoadOrStore(perSecond, &auth.Limiter{Every: every, Burst: max(1, int(min(2*perSecond, math.MaxInt32)))})
 	}
 	return known.(*auth.Limiter).Take(who, time.Now())
