@@ -48,8 +48,8 @@ var mayImport = map[string][]string{
 	"internal/bench": append([]string{"internal/node", xsync}, parts...),
 	"internal/node":  append([]string{xsync}, parts...),
 
-	"internal/api":       append([]string{"internal/control", xtime}, rules...),
-	"internal/web":       append([]string{"internal/control", xtime}, rules...),
+	"internal/api":       append([]string{"internal/control"}, rules...),
+	"internal/web":       append([]string{"internal/control"}, rules...),
 	"internal/control":   rules,
 	"internal/alert":     append([]string{"internal/notify"}, contracts...),
 	"internal/scheduler": append([]string{"internal/metrics"}, contracts...),

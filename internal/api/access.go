@@ -208,3 +208,108 @@ func (f *failureReport) flush(log *slog.Logger, now time.Time) {
 		f.since = time.Time{}
 	}
 }
+
+// permit is the handler of an operation, for those who have its permission. A namespace that the
+// caller may not see is answered as if it had nothing in it.
+func (a *api) permit(op operation, next http.Handler) http.Handler {
+	if op.Permission == auth.Public {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v := contextOf(r)
+		p := auth.Local()
+		if v.principal != nil {
+			known := *v.principal
+			p = &known
+		}
+		p.Address, p.RequestID = addressOfClient(r), v.id
+		err := a.mayCall(p, op, r)
+		if err == nil {
+			err = a.limitNamespace(op, r)
+		}
+		if err != nil {
+			a.fail(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(auth.With(r.Context(), p)))
+	})
+}
+
+func (a *api) mayCall(p *auth.Principal, op operation, r *http.Request) error {
+	namespace, err := readNamespace(r)
+	switch {
+	case err != nil:
+		return err
+	case a.WorkerCertificates && op.Group == groupWorkers && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0):
+		return &httpError{code: belfry.Forbidden, detail: "workers need a client certificate here, such as of belfry worker --tls-client-cert"}
+	case op.Scoped && p.Has(op.Permission):
+		return nil
+	case op.Global:
+		namespace = ""
+	}
+	return p.Check(op.Permission, namespace)
+}
+
+// identify finds who sends a request, if that must be known, and limits how many they send. The page
+// asks for a login itself.
+func (a *api) identify(r *http.Request) error {
+	probed := r.URL.Path == livePath || r.URL.Path == readyPath
+	if !a.Access.Required() || probed {
+		return nil
+	}
+	open := a.isPage(r) || a.open[r.URL.Path] || strings.HasPrefix(r.URL.Path, pingPath)
+	if open || len(r.Header.Values("Authorization")) == 0 {
+		if wait := a.without.Take(addressOfClient(r), time.Now()); wait > 0 {
+			return tooMany(wait, "too many requests without an API key from this address; try again later")
+		}
+	}
+	if open {
+		return nil
+	}
+	principal, err := a.Access.check(r)
+	if err != nil {
+		return err
+	}
+	contextOf(r).principal = principal
+	if wait := a.keys.take(principal.ID, a.RateLimit); wait > 0 {
+		return tooMany(wait, "too many requests with this API key; try again later")
+	}
+	return nil
+}
+
+// refuseKeyInQuery refuses a request whose address has a key in it: proxies and browsers write
+// addresses down.
+func refuseKeyInQuery(r *http.Request) error {
+	if r.URL.RawQuery == "" {
+		return nil
+	}
+	for name, values := range r.URL.Query() {
+		switch strings.ToLower(name) {
+		case "key", "api_key", "apikey", "access_token":
+			return badRequest("the query has the parameter %.20s: an API key must not be in an address, which is written to logs; send it as Authorization: Bearer <key>, and revoke one that was sent like this", name)
+		}
+		if auth.KeyPattern.MatchString(name) || auth.KeyPattern.MatchString(strings.Join(values, " ")) {
+			return badRequest("the query has an API key in it, and an address is written to logs: send it as Authorization: Bearer <key>, and revoke this one")
+		}
+	}
+	return nil
+}
+
+// rateLimits bound requests a second: each who has a limit may make twice as many at once. There is a
+// limiter for each limit, which knows who came last.
+type rateLimits struct {
+	bySecond sync.Map // float64 to *auth.Limiter
+}
+
+// take counts a request, unless who makes it must wait. A limit of 0 is none.
+func (l *rateLimits) take(who string, perSecond float64) (wait time.Duration) {
+	if perSecond <= 0 || math.IsNaN(perSecond) || math.IsInf(perSecond, 1) {
+		return 0
+	}
+	known, ok := l.bySecond.Load(perSecond)
+	if !ok {
+		every := time.Duration(min(float64(time.Second)/perSecond, math.MaxInt64/2))
+		known, _ = l.bySecond.LoadOrStore(perSecond, &auth.Limiter{Every: every, Burst: max(1, int(min(2*perSecond, math.MaxInt32)))})
+	}
+	return known.(*auth.Limiter).Take(who, time.Now())
+}

@@ -81,9 +81,9 @@ type Options struct {
 
 type api struct {
 	Options
-	limiter *limiter
+	keys    rateLimits    // of requests, by key
+	spaces  rateLimits    // of requests, by namespace
 	without *auth.Limiter // of requests without a key, by address
-	limits  namespaceLimits
 	origins *http.CrossOriginProtection
 	mux     *http.ServeMux
 	served  []operation     // every route, in the order of the reference
@@ -99,7 +99,6 @@ func New(o Options) http.Handler { return newAPI(o) }
 func newAPI(o Options) *api {
 	a := &api{
 		Options: o,
-		limiter: newLimiter(o.RateLimit),
 		without: &auth.Limiter{Every: 10 * time.Millisecond, Burst: 1000},
 		origins: http.NewCrossOriginProtection(),
 		mux:     http.NewServeMux(),
@@ -287,7 +286,7 @@ func (a *api) dispatch(w http.ResponseWriter, r *http.Request) {
 		a.Page.ServeHTTP(w, r)
 		return
 	}
-	err := noRoute(r)
+	err := &httpError{code: belfry.NotFound, detail: fmt.Sprintf("there is nothing at %.200q; GET / lists all operations", r.URL.Path)}
 	if escaped := r.URL.EscapedPath(); escaped == path.Clean(escaped) { // A name may have slashes, encoded.
 		known, allow := a.route(r)
 		if known {
@@ -295,7 +294,7 @@ func (a *api) dispatch(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if allow != "" {
-			err = methodNotAllowed(r, allow)
+			err = &httpError{code: belfry.MethodNotAllowed, detail: fmt.Sprintf("%.20s is not supported here; supported: %s", r.Method, allow), header: map[string]string{"Allow": allow}}
 		}
 	}
 	a.fail(w, r, err)

@@ -25,7 +25,6 @@ import (
 // lineMedia are the media types of a body with a JSON value per line.
 var lineMedia = []string{openapi.MediaLines, "application/ndjson", "application/jsonl"}
 
-// importJobs creates many jobs, all or none.
 func (a *api) importJobs(w http.ResponseWriter, r *http.Request, op *openapi.Operation) (out response, err error) {
 	var q dryRunQuery
 	in, err := readHead(r, op, &q)
@@ -111,7 +110,6 @@ func (i importResult) writeTo(w io.Writer) error {
 	return out.Flush() // with the first error of all
 }
 
-// maxImportedJob is how many bytes one job of an import may have.
 const maxImportedJob = 1 << 20
 
 // importReader reads jobs one by one from a body that is too large for memory: a job per
@@ -178,7 +176,6 @@ func (p *importReader) add(piece []byte) {
 	p.text = append(p.text, piece...)
 }
 
-// job decodes the current text.
 func (p *importReader) job(place string) control.Line {
 	line := control.Line{Place: place}
 	if p.over {

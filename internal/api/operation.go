@@ -44,6 +44,36 @@ type response struct {
 // shown is the response that shows the result of a call.
 func shown[T any](body T, err error) (response, error) { return response{body: body}, err }
 
+// shownAll shows a whole list, which is never null.
+func shownAll[T any](list []T, err error) (response, error) {
+	return response{body: append([]T{}, list...)}, err
+}
+
+// putResponse shows what a PUT has created or replaced.
+func putResponse[T any](body T, created bool, err error) (response, error) {
+	if created {
+		return response{status: http.StatusCreated, body: body}, err
+	}
+	return shown(body, err)
+}
+
+// byID shows what has the id in the path.
+func byID[T any](find func(context.Context, string, belfry.ID) (T, error)) func(context.Context, *request, none, none) (response, error) {
+	return func(ctx context.Context, r *request, _, _ none) (response, error) {
+		return shown(find(ctx, r.namespace, r.id))
+	}
+}
+
+// inNamespace is a list of the namespace of a request.
+func inNamespace[Query, Item any](get func(context.Context, string, Query, store.Page) ([]Item, store.Position, error)) func(context.Context, *request, Query, store.Page) ([]Item, store.Position, error) {
+	return func(ctx context.Context, r *request, q Query, p store.Page) ([]Item, store.Position, error) {
+		return get(ctx, r.namespace, q, p)
+	}
+}
+
+// nameInPath is the error of a body with another name than that in the path.
+var nameInPath = belfry.FieldError{Field: "name", Message: "must be the name in the path"}
+
 // streamed is a body that is too large to be put together first.
 type streamed interface {
 	length() int
@@ -168,7 +198,6 @@ func extendDeadlines(w http.ResponseWriter, by time.Duration) {
 	connection.SetWriteDeadline(until)
 }
 
-// maxShownErrors is how many fields a problem document lists.
 const maxShownErrors = control.MaxImportErrors
 
 // httpError is a failure that a client sees as it is.
@@ -254,21 +283,12 @@ func (a *api) logFailure(r *http.Request, e *httpError, err error) {
 	a.Log.Log(r.Context(), level, "request failed", "request_id", contextOf(r).id, "method", r.Method, "path", loggedPath(r), "status", status, "error", err)
 }
 
-func noRoute(r *http.Request) *httpError {
-	return &httpError{code: belfry.NotFound, detail: fmt.Sprintf("there is nothing at %.200q; GET / lists all operations", r.URL.Path)}
-}
-
-func methodNotAllowed(r *http.Request, allow string) *httpError {
-	return &httpError{code: belfry.MethodNotAllowed, detail: fmt.Sprintf("%.20s is not supported here; supported: %s", r.Method, allow), header: map[string]string{"Allow": allow}}
-}
-
 // pageQuery is the parameters of every list.
 type pageQuery struct {
 	Limit  int    `json:"limit,omitempty" min:"1" max:"500" implicit:"50" doc:"How many items a page has."`
 	Cursor string `json:"cursor,omitempty" doc:"Start of the page: taken from the 'Link' header of the page before."`
 }
 
-// defaultPageSize is the implicit limit.
 const defaultPageSize = 50
 
 var (

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"reflect"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/auth"
@@ -15,7 +16,6 @@ const (
 	alertsPath   = apiPath + "/alerts"
 )
 
-// alertOperations are about alerts and where they are sent.
 func (a *api) alertOperations() []operation {
 	one := []openapi.Response{openapi.JSON[belfry.Channel](http.StatusOK, "The channel.")}
 	return []operation{
@@ -23,8 +23,7 @@ func (a *api) alertOperations() []operation {
 			ID: "listChannels", Method: "GET", Path: channelsPath, Group: groupAlerts, Permission: auth.Read, Summary: "List channels",
 			Doc: "The channels of the namespace by name, at most 100.", Responses: []openapi.Response{openapi.JSON[[]belfry.Channel](http.StatusOK, "The channels.")},
 		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
-			channels, err := a.Control.Channels(ctx, r.namespace)
-			return response{body: append([]belfry.Channel{}, channels...)}, err
+			return shownAll(a.Control.Channels(ctx, r.namespace))
 		}),
 		handle(a, openapi.Operation{
 			ID: "getChannel", Method: "GET", Path: channelsPath + "/{channel}", Group: groupAlerts, Permission: auth.Read, Summary: "Get a channel",
@@ -50,13 +49,9 @@ func (a *api) alertOperations() []operation {
 			Responses: append([]openapi.Response{openapi.JSON[belfry.Channel](http.StatusCreated, "The channel was created.")}, one...), Errors: []int{conflict},
 		}, func(ctx context.Context, r *request, _ none, body belfry.Channel) (response, error) {
 			if body.Name != r.ref {
-				return response{}, badParameters(belfry.FieldError{Field: "name", Message: "must be the name in the path"})
+				return response{}, badParameters(nameInPath)
 			}
-			channel, created, err := a.Control.PutChannel(ctx, r.namespace, body)
-			if created {
-				return response{status: http.StatusCreated, body: channel}, err
-			}
-			return shown(channel, err)
+			return putResponse(a.Control.PutChannel(ctx, r.namespace, body))
 		}),
 		handle(a, openapi.Operation{
 			ID: "deleteChannel", Method: "DELETE", Path: channelsPath + "/{channel}", Group: groupAlerts, Permission: auth.Write, Summary: "Delete a channel",
@@ -73,15 +68,11 @@ func (a *api) alertOperations() []operation {
 		}),
 		list(a, openapi.Operation{
 			ID: "listAlerts", Method: "GET", Path: alertsPath, Group: groupAlerts, Permission: auth.Read, Summary: "List alerts", Doc: "Alerts, the latest first.",
-		}, func(ctx context.Context, r *request, f belfry.AlertFilter, p store.Page) ([]belfry.Alert, store.Position, error) {
-			return a.Control.Alerts(ctx, r.namespace, f, p)
-		}),
+		}, inNamespace(a.Control.Alerts)),
 		handle(a, openapi.Operation{
 			ID: "getAlert", Method: "GET", Path: alertsPath + "/{alert}", Group: groupAlerts, Permission: auth.Read, Summary: "Get an alert", Doc: "An alert.",
 			Responses: []openapi.Response{openapi.JSON[belfry.Alert](http.StatusOK, "The alert.")}, Errors: []int{notFound},
-		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
-			return shown(a.Control.Alert(ctx, r.namespace, r.id))
-		}),
+		}, byID(a.Control.Alert)),
 		handle(a, openapi.Operation{
 			ID: "acknowledgeAlert", Method: "POST", Path: alertsPath + "/{alert}/acknowledge", Group: groupAlerts, Permission: auth.Operate, Summary: "Acknowledge an alert",
 			Doc: "Says that somebody takes care: nothing more is sent about the alert until it is resolved.", Optional: true,
@@ -90,4 +81,133 @@ func (a *api) alertOperations() []operation {
 			return shown(a.Control.AcknowledgeAlert(ctx, r.namespace, r.id, body.By))
 		}),
 	}
+}
+
+const (
+	monitorsPath = apiPath + "/monitors"
+	pingPath     = "/ping/"
+)
+
+var (
+	monitorType     = reflect.TypeFor[belfry.Monitor]()
+	monitorResponse = openapi.JSON[belfry.Monitor](http.StatusOK, "The monitor.")
+	monitorExamples = map[string]string{"Once a day": `{"name": "backup", "every_seconds": 86400, "grace_seconds": 7200}`,
+		"By the clock": `{"name": "report", "cron": "0 3 * * MON-FRI", "timezone": "Europe/Berlin", "grace_seconds": 900, "tags": ["finance"]}`}
+)
+
+// monitorBody is the body of a request that declares a monitor, or changes one.
+type monitorBody struct{ patchBody[belfry.Monitor] }
+
+// patch sets the fields that the body has. Of every_seconds and cron the one that is given
+// replaces the other.
+func (b *monitorBody) patch(m *belfry.Monitor) []belfry.FieldError {
+	fields, errors := b.set(m)
+	switch every, cron := fields.Has("every_seconds"), fields.Has("cron"); {
+	case every && !cron && m.EverySeconds != 0:
+		m.Cron = ""
+		if !fields.Has("timezone") {
+			m.Timezone = ""
+		}
+	case cron && !every && m.Cron != "":
+		m.EverySeconds = 0
+	}
+	return errors
+}
+
+func (a *api) monitorOperations() []operation {
+	return append([]operation{
+		handle(a, openapi.Operation{
+			ID: "createMonitor", Method: "POST", Path: monitorsPath, Group: groupMonitors, Permission: auth.Write, Summary: "Create a monitor",
+			Doc:  "The answer has the address to ping. Nothing is expected before the first ping.",
+			Body: monitorType, Examples: monitorExamples,
+			Responses: []openapi.Response{openapi.JSON[belfry.Monitor](http.StatusCreated, "The monitor.", "Location")}, Errors: errorsWith(conflict),
+		}, func(ctx context.Context, r *request, _ none, body monitorBody) (response, error) {
+			m, err := a.Control.CreateMonitor(ctx, r.namespace, body.patch)
+			return r.putMonitor(m, true, err)
+		}),
+		list(a, openapi.Operation{
+			ID: "listMonitors", Method: "GET", Path: monitorsPath, Group: groupMonitors, Permission: auth.Read, Summary: "List monitors", Doc: "The monitors of the namespace, newest first.",
+		}, func(ctx context.Context, r *request, _ none, p store.Page) ([]belfry.Monitor, store.Position, error) {
+			monitors, next, err := a.Control.ListMonitors(ctx, r.namespace, p)
+			for i := range monitors {
+				monitors[i].PingURL = r.pingURL(monitors[i])
+			}
+			return monitors, next, err
+		}),
+		handle(a, openapi.Operation{
+			ID: "getMonitor", Method: "GET", Path: monitorsPath + "/{monitor}", Group: groupMonitors, Permission: auth.Read, Summary: "Get a monitor",
+			Doc: "The monitor with its status now.", Responses: []openapi.Response{monitorResponse}, Errors: []int{notFound},
+		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
+			return r.shownMonitor(a.Control.Monitor(ctx, r.namespace, r.ref))
+		}),
+		handle(a, openapi.Operation{
+			ID: "putMonitor", Method: "PUT", Path: monitorsPath + "/{monitor}", Group: groupMonitors, Permission: auth.Write, Summary: "Create or replace a monitor",
+			Doc: "With a name, creates the monitor or gives it the settings of the body; with an id, it must exist. Settings that are left out have their defaults. " +
+				"Its address and its pings stay.",
+			Body: monitorType, Patch: true, Examples: map[string]string{"Once a day": `{"every_seconds": 86400, "grace_seconds": 7200}`},
+			Responses: []openapi.Response{monitorResponse, openapi.JSON[belfry.Monitor](http.StatusCreated, "The monitor was created.", "Location")}, Errors: errorsWith(notFound, conflict),
+		}, func(ctx context.Context, r *request, _ none, body monitorBody) (response, error) {
+			return r.putMonitor(a.Control.PutMonitor(ctx, r.namespace, r.ref, body.patch))
+		}),
+		handle(a, openapi.Operation{
+			ID: "editMonitor", Method: "PATCH", Path: monitorsPath + "/{monitor}", Group: groupMonitors, Permission: auth.Write, Summary: "Edit a monitor",
+			Doc: "Changes the settings that are given; null sets one back to its default. `every_seconds` replaces `cron`, and the other way round. If the schedule changes, or " +
+				"the monitor is resumed with `\"paused\": false`, the next ping is expected from now on.",
+			Body: monitorType, Patch: true, Examples: map[string]string{"Pause": `{"paused": true}`, "More time": `{"grace_seconds": 14400}`},
+			Responses: []openapi.Response{monitorResponse}, Errors: errorsWith(notFound, conflict),
+		}, func(ctx context.Context, r *request, _ none, body monitorBody) (response, error) {
+			return r.shownMonitor(a.Control.EditMonitor(ctx, r.namespace, r.ref, body.patch))
+		}),
+		handle(a, openapi.Operation{
+			ID: "deleteMonitor", Method: "DELETE", Path: monitorsPath + "/{monitor}", Group: groupMonitors, Permission: auth.Write, Summary: "Delete a monitor",
+			Doc: "Its address no longer accepts pings.", Responses: []openapi.Response{{Status: http.StatusNoContent, Doc: "The monitor is deleted."}}, Errors: []int{notFound},
+		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
+			return response{status: http.StatusNoContent}, a.Control.DeleteMonitor(ctx, r.namespace, r.ref)
+		}),
+	}, a.pingOperations()...)
+}
+
+func (in *request) shownMonitor(m belfry.Monitor, err error) (response, error) {
+	m.PingURL = in.pingURL(m)
+	return response{body: m}, err
+}
+
+func (in *request) putMonitor(m belfry.Monitor, created bool, err error) (response, error) {
+	out, err := in.shownMonitor(m, err)
+	if created {
+		out.status, out.header = http.StatusCreated, map[string]string{"Location": monitorsPath + "/" + m.ID.String()}
+	}
+	return out, err
+}
+
+// pingURL is the address of a monitor under which the server received the request.
+func (in *request) pingURL(m belfry.Monitor) string { return in.address + pingPath + m.Token.String() }
+
+// pingOperations take pings. The token in the path is all that they need.
+func (a *api) pingOperations() (list []operation) {
+	for _, p := range []struct {
+		id, path, says string
+		kind           belfry.PingKind
+	}{
+		{"Success", "", "the work has succeeded", belfry.PingSuccess},
+		{"Start", "/start", "the work begins; the next ping must come within the grace time", belfry.PingStart},
+		{"Fail", "/fail", "the work has failed", belfry.PingFail},
+	} {
+		for _, method := range []string{"GET", "POST"} {
+			list = append(list, operation{openapi.Operation{
+				ID: map[string]string{"GET": "ping", "POST": "postPing"}[method] + p.id, Method: method, Path: pingPath + "{token}" + p.path, Group: groupMonitors, Permission: auth.Public,
+				Summary: "Ping: " + p.says, Doc: "Needs no key: the token is in the address. `HEAD` works as well, and a body is ignored. Pings that say the same within a second are recorded once.",
+				Global: true, Responses: []openapi.Response{{Status: http.StatusOK, Doc: "The ping is recorded.", Media: "text/plain"}}, Errors: []int{notFound},
+			}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+				defer cancel()
+				if err := a.Control.Ping(ctx, r.PathValue("token"), p.kind); err != nil {
+					a.fail(w, r, err)
+					return
+				}
+				write(w, http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n"))
+			})})
+		}
+	}
+	return list
 }

@@ -2,10 +2,17 @@ package api
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
 	"net/http"
+	"strings"
+	"time"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/auth"
+	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/openapi"
 	"github.com/belfry-sh/belfry/internal/store"
 )
@@ -15,12 +22,10 @@ const (
 	deadPath = apiPath + "/dead-letters"
 )
 
-// explainQuery is the instant to explain.
 type explainQuery struct {
 	At string `json:"at,omitempty" example:"2026-12-01T02:30" doc:"An instant with an offset or 'Z', or a wall time in the time zone of the job."`
 }
 
-// runOperations show runs and their history.
 func (a *api) runOperations() []operation {
 	return []operation{
 		list(a, openapi.Operation{
@@ -46,16 +51,12 @@ func (a *api) runOperations() []operation {
 		list(a, openapi.Operation{
 			ID: "listRuns", Method: "GET", Path: runsPath, Group: groupRuns, Permission: auth.Read, Summary: "List runs",
 			Doc: "Runs and skipped occurrences of the namespace, or of one job, the latest first. A page may be short or empty and still have a next one.", Errors: []int{notFound},
-		}, func(ctx context.Context, r *request, f belfry.RunFilter, p store.Page) ([]belfry.Run, store.Position, error) {
-			return a.Control.ListRuns(ctx, r.namespace, f, p)
-		}),
+		}, inNamespace(a.Control.ListRuns)),
 		handle(a, openapi.Operation{
 			ID: "getRun", Method: "GET", Path: runsPath + "/{run}", Group: groupRuns, Permission: auth.Read, Summary: "Get a run",
 			Doc:       "A run with its failed attempts. A trigger that is not fired yet is shown as the run that it will be.",
 			Responses: []openapi.Response{openapi.JSON[belfry.Run](http.StatusOK, "The run.")}, Errors: []int{notFound},
-		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
-			return shown(a.Control.Run(ctx, r.namespace, r.id))
-		}),
+		}, byID(a.Control.Run)),
 		handle(a, openapi.Operation{
 			ID: "getRunLog", Method: "GET", Path: runsPath + "/{run}/log", Group: groupRuns, Permission: auth.Read, Summary: "Get the log of a run",
 			Doc: "What the handler of a worker wrote to the log of an attempt, also while it runs: a second or two after it was written. " +
@@ -81,7 +82,6 @@ func (a *api) runOperations() []operation {
 	}
 }
 
-// historyOperation shows a job with a page of its runs.
 func (a *api) historyOperation() operation {
 	return handle(a, openapi.Operation{
 		ID: "getJobHistory", Method: "GET", Path: jobsPath + "/{job}/history", Group: groupRuns, Permission: auth.Read, Summary: "Get a job with its runs",
@@ -98,30 +98,24 @@ func (a *api) historyOperation() operation {
 	})
 }
 
-// deadOperations show, redrive and discard dead letters.
 func (a *api) deadOperations() []operation {
 	return []operation{
 		list(a, openapi.Operation{
 			ID: "listDeadLetters", Method: "GET", Path: deadPath, Group: groupDead, Permission: auth.Read, Summary: "List dead letters",
 			Doc: "Runs that are out of attempts, the latest first, without payloads and attempts.", Errors: []int{notFound},
-		}, func(ctx context.Context, r *request, f belfry.DeadFilter, p store.Page) ([]belfry.DeadLetter, store.Position, error) {
-			return a.Control.ListDeadLetters(ctx, r.namespace, f, p)
-		}),
+		}, inNamespace(a.Control.ListDeadLetters)),
 		handle(a, openapi.Operation{
 			ID: "groupDeadLetters", Method: "GET", Path: deadPath + "/groups", Group: groupDead, Permission: auth.Read, Summary: "Group dead letters",
 			Doc:   "How many dead letters there are of each kind of failure, the largest group first. Filters accept the fingerprint of a group.",
 			Query: pageQueries, Errors: []int{notFound}, Responses: []openapi.Response{openapi.JSON[[]belfry.DeadGroup](http.StatusOK, "The groups.")},
 		}, func(ctx context.Context, r *request, f belfry.DeadFilter, _ none) (response, error) {
-			groups, err := a.Control.GroupDeadLetters(ctx, r.namespace, f, r.page.Limit)
-			return response{body: append([]belfry.DeadGroup{}, groups...)}, err
+			return shownAll(a.Control.GroupDeadLetters(ctx, r.namespace, f, r.page.Limit))
 		}),
 		handle(a, openapi.Operation{
 			ID: "getDeadLetter", Method: "GET", Path: deadPath + "/{run}", Group: groupDead, Permission: auth.Read, Summary: "Get a dead letter",
 			Doc:       "A dead letter with its payload, attempts and outputs. Values in the payload that look like secrets are shown as `***`.",
 			Responses: []openapi.Response{openapi.JSON[belfry.DeadLetter](http.StatusOK, "The dead letter.")}, Errors: []int{notFound},
-		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
-			return shown(a.Control.DeadLetter(ctx, r.namespace, r.id))
-		}),
+		}, byID(a.Control.DeadLetter)),
 		handle(a, openapi.Operation{
 			ID: "redriveDeadLetter", Method: "POST", Path: deadPath + "/{run}/redrive", Group: groupDead, Permission: auth.Operate, Summary: "Redrive a dead letter",
 			Doc: "Runs it again with all its retries. The run keeps its id, idempotency key and attempts. If its job was edited since it was fired it runs as the job is now, " +
@@ -167,5 +161,149 @@ func (a *api) deadOperations() []operation {
 		}, func(ctx context.Context, r *request, _ none, body belfry.Discard) (response, error) {
 			return shown(a.Control.Discard(ctx, r.namespace, body))
 		}),
+	}
+}
+
+// auditOperation lists who changed what, or exports it to a client that asks for that.
+func (a *api) auditOperation() operation {
+	return a.orElse(list(a, openapi.Operation{
+		ID: "listAudit", Method: "GET", Path: apiPath + "/audit", Group: groupAudit, Permission: auth.Read, Summary: "List or export changes", Errors: []int{notFound},
+		Doc: "Who changed what, the latest first: an entry for every request that changed something, written in the same transaction. What nodes do by themselves, pings and requests of workers have none. " +
+			"A page may be short, or empty, and still be followed by others. With `Accept: application/x-ndjson` all entries that match are sent, one per line.",
+	}, func(ctx context.Context, r *request, f belfry.AuditFilter, p store.Page) ([]belfry.AuditEntry, store.Position, error) {
+		if err := mayList(ctx, f); err != nil {
+			return nil, store.Position{}, err
+		}
+		return a.Control.ListAudit(ctx, r.namespace, f, p)
+	}), openapi.MediaLines, "Or all entries, one per line.", a.exportAudit)
+}
+
+// mayList refuses what belongs to other namespaces, or to none, to all but admins of everything.
+func mayList(ctx context.Context, f belfry.AuditFilter) error {
+	if p := auth.Of(ctx); f.Scope == "" || f.Scope == belfry.AuditNamespace || p.Has(auth.Admin) && p.SeesAll() {
+		return nil
+	}
+	return &httpError{code: belfry.Forbidden, detail: "the scope " + string(f.Scope) + " needs the role admin for all namespaces"}
+}
+
+const exportPage = 500
+
+// exportAudit sends pages until there are no more. An error is from before the first; after it a
+// failure ends the connection, so that a part is not taken for the whole.
+func (a *api) exportAudit(w http.ResponseWriter, r *http.Request, op *openapi.Operation) error {
+	var f belfry.AuditFilter
+	in, err := readHead(r, op, &f)
+	if err == nil {
+		err = mayList(r.Context(), f)
+	}
+	if err != nil {
+		return err
+	}
+	connection, lines := http.NewResponseController(w), json.NewEncoder(w)
+	for position, first := in.page.After, true; ; first = false {
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		entries, next, err := a.Control.ListAudit(ctx, in.namespace, f, store.Page{After: position, Limit: exportPage})
+		if cancel(); err != nil && first {
+			return err
+		}
+		if first {
+			w.Header().Set("Content-Type", openapi.MediaLines)
+		}
+		connection.SetWriteDeadline(time.Now().Add(requestTimeout))
+		for i := range entries {
+			if err == nil {
+				err = lines.Encode(&entries[i])
+			}
+		}
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		if position = next; position == (store.Position{}) {
+			return nil
+		}
+		extendDeadlines(w, 2*requestTimeout)
+	}
+}
+
+const (
+	keepAliveInterval = 15 * time.Second // between two signs of life of a stream
+	streamTimeout     = 10 * time.Second // of a write to it
+)
+
+// eventsOperation lists events, or streams them to a client that asks for that.
+func (a *api) eventsOperation() operation {
+	return a.orElse(list(a, openapi.Operation{
+		ID: "listEvents", Method: "GET", Path: apiPath + "/events", Group: groupEvents, Permission: auth.Read, Summary: "List or watch events", Headers: []string{lastEventHeader}, Errors: []int{notFound},
+		Doc: "What operators should know, such as runs that died, jobs that began to fail, and nodes that were lost, the latest first. " +
+			"With `Accept: text/event-stream` they are sent as they happen, as server-sent events whose data is an `Event`, until the client disconnects: those that are recorded from now on, or after `Last-Event-ID`, which an `EventSource` sends when it reconnects. " +
+			"After a reconnection some of the last half a minute may come again, with the same ids.",
+	}, inNamespace(a.Control.ListEvents)), openapi.MediaEvents, "Or a stream of events.", a.streamEvents)
+}
+
+// orElse gives an operation another answer, for clients that ask for its media type.
+func (a *api) orElse(op operation, media, doc string, other func(http.ResponseWriter, *http.Request, *openapi.Operation) error) operation {
+	op.Responses = append(op.Responses, openapi.Response{Status: http.StatusOK, Doc: doc, Media: media})
+	usual := op.handler
+	op.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !accepts(r, media) {
+			usual.ServeHTTP(w, r)
+		} else if err := other(w, r, &op.Operation); err != nil {
+			a.fail(w, r, err)
+		}
+	})
+	return op
+}
+
+func accepts(r *http.Request, want string) bool {
+	for part := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
+		if media, _, _ := mime.ParseMediaType(part); media == want {
+			return true
+		}
+	}
+	return false
+}
+
+// streamEvents sends events until the client is gone or the node shuts down. An error is
+// from before the stream began.
+func (a *api) streamEvents(w http.ResponseWriter, r *http.Request, op *openapi.Operation) error {
+	var filter belfry.EventFilter
+	in, err := readHead(r, op, &filter)
+	if err != nil {
+		return err
+	}
+	var last belfry.ID
+	if text := r.Header.Get(lastEventHeader); text != "" {
+		if last, err = belfry.ParseID(text); err != nil {
+			return badParameters(belfry.FieldError{Field: lastEventHeader, Message: "must be the id of the last event that you got"})
+		}
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer a.cancelAtEnd(r, cancel)()
+	watch, err := a.Control.WatchEvents(ctx, in.namespace, filter, last)
+	if err != nil {
+		return err
+	}
+	defer watch.Close()
+	setHeaders(w, map[string]string{"Content-Type": openapi.MediaEvents, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}) // which proxies are not to collect
+	connection := http.NewResponseController(w)
+	connection.SetReadDeadline(time.Time{})
+	for text := "retry: 2000\n\n"; ; {
+		connection.SetWriteDeadline(time.Now().Add(streamTimeout))
+		if _, err := fmt.Fprint(w, text); err != nil || connection.Flush() != nil {
+			return nil
+		}
+		wait, stop := context.WithTimeout(ctx, keepAliveInterval)
+		event, err := watch.Next(wait)
+		stop()
+		switch {
+		case err == nil:
+			data, _ := json.Marshal(event) // An event has a JSON form.
+			text = fmt.Sprintf("id: %s\ndata: %s\n\n", event.ID, data)
+		case ctx.Err() != nil || errors.Is(err, control.ErrComeBack):
+			return nil
+		default:
+			text = ": nothing happened\n\n"
+		}
 	}
 }

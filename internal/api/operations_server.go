@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -61,10 +62,9 @@ func (a *api) operations() []operation {
 	if a.Control == nil {
 		return append(slices.Concat(a.healthOperations(), a.metricsOperations()), a.indexOperation())
 	}
-	return slices.Concat(a.jobOperations(), a.actionOperations(), a.runOperations(), a.deadOperations(), a.auditOperations(), a.alertOperations(), a.monitorOperations(), a.secretOperations(), a.workerOperations(), a.namespaceOperations(), a.fleetOperations(), a.keyOperations(), a.serverOperations(), a.healthOperations(), a.metricsOperations())
+	return slices.Concat(a.jobOperations(), a.actionOperations(), a.runOperations(), a.deadOperations(), []operation{a.auditOperation()}, a.alertOperations(), a.monitorOperations(), a.secretOperations(), a.workerOperations(), a.namespaceOperations(), a.fleetOperations(), a.keyOperations(), a.serverOperations(), a.healthOperations(), a.metricsOperations())
 }
 
-// metricsOperations are for Prometheus.
 func (a *api) metricsOperations() []operation {
 	if a.Metrics == nil {
 		return nil
@@ -76,7 +76,6 @@ func (a *api) metricsOperations() []operation {
 	}, a.Metrics.Handler()}}
 }
 
-// index lists the operations of the server.
 type index struct {
 	_     struct{} `doc:"The operations of this server."`
 	Name  string   `json:"name" example:"belfry" doc:"Always 'belfry'."`
@@ -96,7 +95,6 @@ func (a *api) indexOperation() operation {
 	})
 }
 
-// serverOperations describe the server.
 func (a *api) serverOperations() []operation {
 	unchanged := openapi.Response{Status: http.StatusNotModified, Doc: "It is still the version that `If-None-Match` names.", Headers: []string{"ETag"}}
 	return []operation{
@@ -122,7 +120,6 @@ func (a *api) serverOperations() []operation {
 	}
 }
 
-// readyTimeout limits the readiness check.
 const readyTimeout = 3 * time.Second
 
 const (
@@ -168,7 +165,6 @@ func notReady(err error) error {
 	return fmt.Errorf("%w: %w", &httpError{code: belfry.Unavailable, detail: detail, header: map[string]string{"Retry-After": "5"}}, err)
 }
 
-// document is a text with its ETag.
 type document struct {
 	text []byte
 	tag  string
@@ -179,7 +175,6 @@ func newDocument(text []byte) document {
 	return document{text, `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
 }
 
-// description is the OpenAPI document and the reference page.
 type description struct {
 	openapi   document
 	reference openapi.Reference
@@ -195,7 +190,7 @@ func (a *api) describe(keyed bool) (out description) {
 	}
 	limit := schema.For[pageQuery]().Field("limit")
 	d := openapi.Describe(operations, openapi.Options{
-		Version: a.Version, Keyed: keyed, RateLimited: keyed && a.limiter != nil, Groups: groups, PageSize: defaultPageSize, MaxPageSize: int(*limit.Max),
+		Version: a.Version, Keyed: keyed, RateLimited: keyed && a.RateLimit > 0, Groups: groups, PageSize: defaultPageSize, MaxPageSize: int(*limit.Max),
 	})
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
@@ -261,4 +256,72 @@ func NewServer(handler http.Handler) *http.Server {
 
 		DisableGeneralOptionsHandler: true, // OPTIONS gets a problem document as well
 	}
+}
+
+// How many connections a listener has at once. Those of this machine count in total alone: a proxy
+// may be on it.
+const (
+	maxConnections        = 20_000
+	maxAddressConnections = 2_000
+)
+
+// LimitConnections closes connections beyond the most that an address, or all of them, may have.
+func LimitConnections(l net.Listener) net.Listener {
+	return &limitedListener{Listener: l, from: map[string]int{}}
+}
+
+type limitedListener struct {
+	net.Listener
+	mu    sync.Mutex
+	total int
+	from  map[string]int
+}
+
+// Accept waits for a connection that is allowed.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		address := ""
+		if tcp, ok := c.RemoteAddr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
+			address = auth.Network(tcp.IP.String())
+		}
+		if l.add(address) {
+			return &limitedConn{Conn: c, close: sync.OnceFunc(func() { l.remove(address) })}, nil
+		}
+		c.Close()
+	}
+}
+
+func (l *limitedListener) add(address string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.total >= maxConnections || address != "" && l.from[address] >= maxAddressConnections {
+		return false
+	}
+	l.total++
+	l.from[address]++
+	return true
+}
+
+func (l *limitedListener) remove(address string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.total--
+	if l.from[address]--; l.from[address] == 0 {
+		delete(l.from, address)
+	}
+}
+
+type limitedConn struct {
+	net.Conn
+	close func()
+}
+
+// Close frees the place of the connection.
+func (c *limitedConn) Close() error {
+	c.close()
+	return c.Conn.Close()
 }

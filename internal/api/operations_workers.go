@@ -142,7 +142,6 @@ func (a *api) returnRuns(r *http.Request, namespace string, runs []*belfry.Run) 
 	}
 }
 
-// shuttingDown reports whether the node shuts down.
 func (a *api) shuttingDown() bool {
 	select {
 	case <-a.Draining:

@@ -47,6 +47,22 @@ type bodyDecoder interface {
 	decodeBody(text []byte, r *request) error
 }
 
+// patchBody is a body with the fields of a struct to set.
+type patchBody[T any] struct{ text []byte }
+
+func (b *patchBody[T]) decodeBody(text []byte, _ *request) error {
+	b.text = text
+	if _, _, syntax := (schema.Decoder{}).Decode(text, new(T)); syntax != nil {
+		return badRequest("the body %s", syntax.Message)
+	}
+	return nil
+}
+
+func (b *patchBody[T]) set(v *T) (schema.FieldSet, []belfry.FieldError) {
+	fields, errors, _ := schema.Decoder{}.Decode(b.text, v) // It was decoded before.
+	return fields, errors
+}
+
 // readRequest reads a request of an operation: path, headers, query and body.
 func readRequest(r *http.Request, op *openapi.Operation, query, body any) (*request, error) {
 	in, err := readHead(r, op, query)
@@ -56,7 +72,6 @@ func readRequest(r *http.Request, op *openapi.Operation, query, body any) (*requ
 	return in, in.readBody(r, op, body)
 }
 
-// readHead reads all of a request but its body.
 func readHead(r *http.Request, op *openapi.Operation, query any) (in *request, err error) {
 	in = &request{address: addressOf(r)}
 	if err := in.readHeaders(r, op); err != nil {
@@ -83,17 +98,13 @@ func (in *request) readHeaders(r *http.Request, op *openapi.Operation) (err erro
 	return err
 }
 
-// readPath reads what the path names.
 func (in *request) readPath(r *http.Request) (err error) {
 	in.ref = cmp.Or(r.PathValue("job"), r.PathValue("channel"), r.PathValue("monitor"), r.PathValue("key"), r.PathValue("namespace"), r.PathValue("secret"))
-	if text := r.PathValue("alert"); text != "" {
-		if in.id, err = belfry.ParseID(text); err != nil {
-			return belfry.Errorf(belfry.NotFound, "there is no alert %.40q; alerts are named by their ids", text)
-		}
-	}
-	if text := r.PathValue("run"); text != "" {
-		if in.id, err = belfry.ParseID(text); err != nil {
-			return belfry.Errorf(belfry.NotFound, "there is no run %.40q; runs are named by their ids", text)
+	for _, kind := range []string{"alert", "run"} {
+		if text := r.PathValue(kind); text != "" {
+			if in.id, err = belfry.ParseID(text); err != nil {
+				return belfry.Errorf(belfry.NotFound, "there is no %s %.40q; %[1]ss are named by their ids", kind, text)
+			}
 		}
 	}
 	if text := r.PathValue("worker"); text != "" {
@@ -252,7 +263,6 @@ func readNamespace(r *http.Request) (string, error) {
 	return names[0], nil
 }
 
-// maxRequestKey is how many characters an Idempotency-Key may have.
 const maxRequestKey = 200
 
 // readKey returns the hash of the key: it is compared and stored, and what clients put into a key is

@@ -22,7 +22,6 @@ type Sender interface {
 	Send(ctx context.Context, c belfry.Channel, a belfry.Alert) error
 }
 
-// maxChannels is how many channels a namespace may have.
 const maxChannels = 100
 
 // Channels lists the channels of a namespace by name.
@@ -79,12 +78,11 @@ func (c *Control) PutChannel(ctx context.Context, namespace string, channel belf
 	if made {
 		channel.Secret = webhook.NewKey()
 	}
-	var before *belfry.Channel
-	action := belfry.AuditCreate
+	before, action := (*belfry.Channel)(nil), belfry.AuditCreate
 	if i >= 0 {
 		before, action = &channels[i], belfry.AuditEdit
 	}
-	ctx, audit := c.audited(ctx, channelEntry(action, channel))
+	ctx, audit := c.audited(ctx, objectEntry(action, belfry.AuditChannel, namespace, "", channel.Name))
 	if changes := auditFields(before, &channel, store.ChannelSpec, maskChannel); len(changes) > 0 {
 		audit.SetChange(auditChange(changes))
 	} else {
@@ -107,13 +105,9 @@ func (c *Control) DeleteChannel(ctx context.Context, namespace, name string) err
 	if err != nil {
 		return err
 	}
-	ctx, audit := c.audited(ctx, channelEntry(belfry.AuditDelete, channel))
+	ctx, audit := c.audited(ctx, objectEntry(belfry.AuditDelete, belfry.AuditChannel, namespace, "", name))
 	audit.SetChange(auditChange(auditFields(&channel, nil, store.ChannelSpec, maskChannel)))
 	return retryUnknown(ctx, "delete a channel", func() error { return c.store.DeleteChannel(ctx, namespace, name) })
-}
-
-func channelEntry(action belfry.AuditAction, c belfry.Channel) belfry.AuditEntry {
-	return belfry.AuditEntry{Namespace: c.Namespace, Action: action, Object: belfry.AuditObject{Kind: belfry.AuditChannel, Name: c.Name}}
 }
 
 // TestChannel sends a message through a channel now, and returns how that went.
@@ -123,7 +117,7 @@ func (c *Control) TestChannel(ctx context.Context, namespace, name string) error
 		return err
 	}
 	if auth.Of(ctx) != nil {
-		if err := c.Audit(ctx, channelEntry(belfry.AuditTest, channel)); err != nil {
+		if err := c.Audit(ctx, objectEntry(belfry.AuditTest, belfry.AuditChannel, namespace, "", name)); err != nil {
 			return err
 		}
 	}
@@ -140,11 +134,8 @@ func (c *Control) TestChannel(ctx context.Context, namespace, name string) error
 
 // Alerts lists alerts, latest first.
 func (c *Control) Alerts(ctx context.Context, namespace string, f belfry.AlertFilter, p store.Page) ([]belfry.Alert, store.Position, error) {
-	alerts, err := retryRead(ctx, "list alerts", func() ([]belfry.Alert, error) {
-		return c.store.ListAlerts(ctx, namespace, f, store.Page{After: p.After, Limit: p.Limit + 1})
-	})
-	alerts, next := cutPage(alerts, p.Limit, func(a belfry.Alert) store.Position { return store.Position{ID: a.ID} })
-	return alerts, next, err
+	return readPage(ctx, "list alerts", p, func(p store.Page) ([]belfry.Alert, error) { return c.store.ListAlerts(ctx, namespace, f, p) },
+		func(a belfry.Alert) store.Position { return store.Position{ID: a.ID} })
 }
 
 // Alert finds an alert.
@@ -156,7 +147,7 @@ func (c *Control) Alert(ctx context.Context, namespace string, id belfry.ID) (be
 // AcknowledgeAlert records that somebody takes care: nothing more is sent until the alert
 // is resolved.
 func (c *Control) AcknowledgeAlert(ctx context.Context, namespace string, id belfry.ID, by string) (acknowledged belfry.Alert, err error) {
-	ctx, audit := c.audited(ctx, belfry.AuditEntry{Namespace: namespace, Action: belfry.AuditAcknowledge, Object: belfry.AuditObject{Kind: belfry.AuditAlert, ID: id.String()}})
+	ctx, audit := c.audited(ctx, objectEntry(belfry.AuditAcknowledge, belfry.AuditAlert, namespace, id.String(), ""))
 	err = retryUnknown(ctx, "acknowledge an alert", func() error {
 		for {
 			record, err := c.store.Alert(ctx, namespace, id)

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -48,7 +49,9 @@ type Store interface {
 	store.Nodes
 	store.Statistics
 	store.Pinger
-	PageStore
+	store.Activities
+	store.Sessions
+	JobNamespaces(ctx context.Context) ([]string, error)
 	PlansByJob(ctx context.Context, jobs []belfry.ID) ([]store.Due, error)
 	Upcoming(ctx context.Context, w store.Window) ([]store.Planned, error)
 	Held(ctx context.Context, prefix string) ([]store.Lease, error)
@@ -83,7 +86,7 @@ type Control struct {
 // New returns a Control that works on s. The defaults must be those of the nodes that
 // fire the jobs.
 func New(s Store, d plan.Defaults) *Control {
-	return &Control{store: retryingStore{s}, defaults: d, computing: newComputing(), forecasting: make(computing, 1)}
+	return &Control{store: retryingStore{s}, defaults: d, computing: make(computing, max(1, runtime.GOMAXPROCS(0)/2)), forecasting: make(computing, 1)}
 }
 
 // LimitRunning has claims respect how many runs of a namespace may run at once. It is called
@@ -132,6 +135,14 @@ func (c *Control) idByName(ctx context.Context, namespace, name string) (belfry.
 	})
 	if isNotFound(err) {
 		return belfry.ID{}, noSuchJob(name)
+	}
+	return id, err
+}
+
+// resolveFilter returns the id of the job that a filter names; zero: it names none.
+func (c *Control) resolveFilter(ctx context.Context, namespace, ref string) (id belfry.ID, err error) {
+	if ref != "" {
+		id, err = c.resolve(ctx, namespace, ref)
 	}
 	return id, err
 }
@@ -199,6 +210,13 @@ func cutPage[T any](list []T, limit int, position func(T) store.Position) ([]T, 
 	return list[:limit], position(list[limit-1])
 }
 
+// readPage reads a page of a list that the store gives in order.
+func readPage[T any](ctx context.Context, doing string, p store.Page, read func(store.Page) ([]T, error), position func(T) store.Position) ([]T, store.Position, error) {
+	list, err := retryRead(ctx, doing, func() ([]T, error) { return read(store.Page{After: p.After, Limit: p.Limit + 1}) })
+	list, next := cutPage(list, p.Limit, position)
+	return list, next, err
+}
+
 // Version identifies one state of a job: it differs after every change of its name,
 // tags, spec, payload or of whether it is paused, and stays while the job runs. It has
 // only digits, lower case letters and a hyphen.
@@ -252,9 +270,9 @@ func retryUnknown(ctx context.Context, doing string, call func() error) error {
 
 // isKnown reports whether the outcome of a call is known by its error.
 func isKnown(err error) bool {
-	var e *belfry.Error
-	var earlier *store.DuplicateRequest
-	return err == nil || errors.As(err, &e) || errors.As(err, &earlier)
+	_, known := errors.AsType[*belfry.Error](err)
+	_, earlier := errors.AsType[*store.DuplicateRequest](err)
+	return err == nil || known || earlier
 }
 
 // unavailable joins what users may see with a cause that they may not.
@@ -287,4 +305,66 @@ func (s retryingStore) Revisions(ctx context.Context, namespace string, id belfr
 	return retryRead(ctx, "list the revisions of a job", func() ([]belfry.Revision, error) {
 		return s.Store.Revisions(ctx, namespace, id, before, limit)
 	})
+}
+
+// ErrBusy is the Unavailable error of a request whose schedule could not be computed in
+// time, because too many others were.
+var ErrBusy = belfry.Errorf(belfry.Unavailable, "the server is busy with other schedules; try again")
+
+const (
+	maxComputeWait = 5 * time.Second        // for a turn
+	shortCompute   = time.Millisecond       // what takes longer is followed by a rest
+	maxComputeRest = 100 * time.Millisecond // also if the machine slept meanwhile
+)
+
+// computing bounds how many schedules are parsed and previewed at once. A schedule may
+// take some milliseconds, and whoever sends many must leave the processors to firing: a
+// turn that took long is not given to the next one before the same time has passed again.
+type computing chan struct{}
+
+// do waits for its turn and calls f, which must not wait for anything. Without a turn
+// the error is ErrBusy, or Unavailable if ctx ended.
+func (c computing) do(ctx context.Context, f func() error) error {
+	if err := c.take(ctx); err != nil {
+		return err
+	}
+	start := time.Now()
+	defer func() {
+		free := func() { <-c }
+		if took := time.Since(start); took > shortCompute {
+			time.AfterFunc(min(took, maxComputeRest), free)
+		} else {
+			free()
+		}
+	}()
+	return f()
+}
+
+func (c computing) take(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return abandoned(ctx)
+	}
+	late := time.NewTimer(maxComputeWait)
+	defer late.Stop()
+	select {
+	case c <- struct{}{}:
+		return nil
+	case <-late.C:
+		return ErrBusy
+	case <-ctx.Done():
+		return abandoned(ctx)
+	}
+}
+
+// abandoned is the error of a computation that nobody waits for any more.
+func abandoned(ctx context.Context) error {
+	return belfry.Errorf(belfry.Unavailable, "the request ended before its schedule was computed: %w", context.Cause(ctx))
+}
+
+func (c *Control) compile(ctx context.Context, spec belfry.Spec) (policy *plan.Policy, err error) {
+	err = c.computing.do(ctx, func() (err error) {
+		policy, err = c.defaults.Compile(spec)
+		return err
+	})
+	return policy, err
 }

@@ -19,17 +19,17 @@ const (
 	maxDead     = 10_000
 	deadPage    = 500
 	payloadPage = 20 // that get another payload at once, since payloads may be large
+
+	listDead = "list dead letters"
 )
 
 // ListDeadLetters returns the dead letters that match the filter, the latest death
 // first, without payloads and attempts. The instants of positions are those of death.
-func (c *Control) ListDeadLetters(ctx context.Context, namespace string, f belfry.DeadFilter, p store.Page) ([]belfry.DeadLetter, store.Position, error) {
-	f, err := c.resolveFilter(ctx, namespace, f)
-	if err != nil {
+func (c *Control) ListDeadLetters(ctx context.Context, namespace string, f belfry.DeadFilter, p store.Page) (_ []belfry.DeadLetter, _ store.Position, err error) {
+	if f.JobID, err = c.resolveFilter(ctx, namespace, f.Job); err != nil {
 		return nil, store.Position{}, err
 	}
-	letters, err := c.deadLetters(ctx, namespace, f, store.Page{After: p.After, Limit: p.Limit + 1})
-	letters, next := cutPage(letters, p.Limit, deadPosition)
+	letters, next, err := readPage(ctx, listDead, p, func(p store.Page) ([]belfry.DeadLetter, error) { return c.store.ListDeadLetters(ctx, namespace, f, p) }, deadPosition)
 	for i := range letters {
 		setComputed(&letters[i].Run)
 	}
@@ -38,47 +38,24 @@ func (c *Control) ListDeadLetters(ctx context.Context, namespace string, f belfr
 
 // GroupDeadLetters counts the dead letters that match the filter by kind of failure,
 // the largest group first.
-func (c *Control) GroupDeadLetters(ctx context.Context, namespace string, f belfry.DeadFilter, limit int) ([]belfry.DeadGroup, error) {
-	f, err := c.resolveFilter(ctx, namespace, f)
-	if err != nil {
+func (c *Control) GroupDeadLetters(ctx context.Context, namespace string, f belfry.DeadFilter, limit int) (_ []belfry.DeadGroup, err error) {
+	if f.JobID, err = c.resolveFilter(ctx, namespace, f.Job); err != nil {
 		return nil, err
 	}
-	return retryRead(ctx, "group dead letters", func() ([]belfry.DeadGroup, error) {
-		return c.store.GroupDeadLetters(ctx, namespace, f, limit)
-	})
+	return retryRead(ctx, "group dead letters", func() ([]belfry.DeadGroup, error) { return c.store.GroupDeadLetters(ctx, namespace, f, limit) })
 }
 
 // DeadLetter finds a dead letter with its payload and all its attempts.
 func (c *Control) DeadLetter(ctx context.Context, namespace string, id belfry.ID) (belfry.DeadLetter, error) {
 	letter, err := c.deadLetter(ctx, namespace, id)
-	if err != nil {
-		return belfry.DeadLetter{}, err
-	}
 	letter.Payload = secret.Mask(letter.Payload)
 	setComputed(&letter.Run)
-	return letter, nil
-}
-
-func (c *Control) resolveFilter(ctx context.Context, namespace string, f belfry.DeadFilter) (belfry.DeadFilter, error) {
-	if f.Job == "" {
-		return f, nil
-	}
-	id, err := c.resolve(ctx, namespace, f.Job)
-	f.JobID = id
-	return f, err
-}
-
-func (c *Control) deadLetters(ctx context.Context, namespace string, f belfry.DeadFilter, p store.Page) ([]belfry.DeadLetter, error) {
-	return retryRead(ctx, "list dead letters", func() ([]belfry.DeadLetter, error) {
-		return c.store.ListDeadLetters(ctx, namespace, f, p)
-	})
+	return letter, err
 }
 
 // deadLetter finds a dead letter with its true payload.
 func (c *Control) deadLetter(ctx context.Context, namespace string, id belfry.ID) (belfry.DeadLetter, error) {
-	return retryRead(ctx, "look up a dead letter", func() (belfry.DeadLetter, error) {
-		return c.store.DeadLetter(ctx, namespace, id)
-	})
+	return retryRead(ctx, "look up a dead letter", func() (belfry.DeadLetter, error) { return c.store.DeadLetter(ctx, namespace, id) })
 }
 
 func deadPosition(letter belfry.DeadLetter) store.Position {
@@ -102,7 +79,7 @@ func (c *Control) Redrive(ctx context.Context, namespace string, r belfry.Redriv
 	if err != nil {
 		return belfry.DeadResult{}, err
 	}
-	jobs := currentJobs{control: c, namespace: namespace}
+	jobs := currentJobs{c, namespace, map[belfry.ID]*belfry.Job{}}
 	for i := range runs {
 		if runs[i].edited = runs[i].edited && !r.AsFired; runs[i].edited {
 			result.Edited++
@@ -110,7 +87,7 @@ func (c *Control) Redrive(ctx context.Context, namespace string, r belfry.Redriv
 		if r.Payload == nil {
 			continue
 		}
-		if _, err := c.redriven(ctx, &jobs, runs[i], r.Payload); err != nil && !isNotFound(err) { // All are refused if it is invalid for one.
+		if _, err := c.redriven(ctx, jobs, runs[i], r.Payload); err != nil && !isNotFound(err) { // All are refused if it is invalid for one.
 			return belfry.DeadResult{}, err
 		}
 	}
@@ -134,9 +111,7 @@ func (c *Control) Discard(ctx context.Context, namespace string, d belfry.Discar
 		}
 		write, audit := c.audited(ctx, belfry.AuditEntry{Namespace: namespace, Action: belfry.AuditDiscard})
 		auditDead(audit, page)
-		n, err := retryCounted(ctx, "discard dead letters", len(page), func() (int, error) {
-			return c.store.Discard(write, namespace, ids)
-		})
+		n, err := retryCounted(ctx, "discard dead letters", len(page), func() (int, error) { return c.store.Discard(write, namespace, ids) })
 		result.Done += n
 		if err != nil {
 			return result, err
@@ -172,13 +147,13 @@ func (c *Control) selectDead(ctx context.Context, namespace string, d belfry.Dis
 			Field: "filter", Message: `is empty; set what the dead letters have in common, or "all"`,
 		}})
 	}
-	if d.Filter, err = c.resolveFilter(ctx, namespace, d.Filter); err != nil {
+	if d.Filter.JobID, err = c.resolveFilter(ctx, namespace, d.Filter.Job); err != nil {
 		return nil, result, err
 	}
 	limit := cmp.Or(d.Limit, maxDead)
 	for page := (store.Page{}); len(runs) <= limit; {
 		page.Limit = min(deadPage, limit+1-len(runs)) // The one beyond the limit shows whether there are more.
-		letters, err := c.deadLetters(ctx, namespace, d.Filter, page)
+		letters, err := retryRead(ctx, listDead, func() ([]belfry.DeadLetter, error) { return c.store.ListDeadLetters(ctx, namespace, d.Filter, page) })
 		if err != nil {
 			return nil, result, err
 		}
@@ -219,9 +194,9 @@ func (c *Control) redrive(ctx context.Context, namespace string, r belfry.Redriv
 	}
 	for page := range slices.Chunk(runs, size) {
 		list := make([]store.Redrive, 0, len(page))
-		jobs := currentJobs{control: c, namespace: namespace}
+		jobs := currentJobs{c, namespace, map[belfry.ID]*belfry.Job{}}
 		for _, run := range page {
-			next, err := c.redriven(ctx, &jobs, run, r.Payload)
+			next, err := c.redriven(ctx, jobs, run, r.Payload)
 			if isNotFound(err) {
 				continue
 			} else if err != nil {
@@ -241,9 +216,7 @@ func (c *Control) redrive(ctx context.Context, namespace string, r belfry.Redriv
 			_, audit.Entry.After = auditChange([]belfry.FieldChange{{Field: "payload", New: secret.Mask(r.Payload)}})
 		}
 		auditDead(audit, page)
-		n, err := retryCounted(ctx, "redrive dead letters", len(list), func() (int, error) {
-			return c.store.Redrive(write, namespace, list)
-		})
+		n, err := retryCounted(ctx, "redrive dead letters", len(list), func() (int, error) { return c.store.Redrive(write, namespace, list) })
 		if err != nil {
 			return err
 		}
@@ -260,16 +233,13 @@ type currentJobs struct {
 	found     map[belfry.ID]*belfry.Job // nil: it was deleted meanwhile
 }
 
-func (j *currentJobs) get(ctx context.Context, id belfry.ID) (*belfry.Job, error) {
+func (j currentJobs) get(ctx context.Context, id belfry.ID) (*belfry.Job, error) {
 	if job, known := j.found[id]; known {
 		return job, nil
 	}
 	job, err := j.control.store.Job(ctx, j.namespace, id)
 	if err != nil && !isNotFound(err) {
 		return nil, err
-	}
-	if j.found == nil {
-		j.found = map[belfry.ID]*belfry.Job{}
 	}
 	if j.found[id] = nil; err == nil && job.State != belfry.JobEnded {
 		j.found[id] = &job
@@ -280,7 +250,7 @@ func (j *currentJobs) get(ctx context.Context, id belfry.ID) (*belfry.Job, error
 // redriven is how a dead letter runs again. An edited job gives it everything but a
 // payload of its own, of which an HTTP request has only the body: its address and headers
 // are those of the job. An override replaces either.
-func (c *Control) redriven(ctx context.Context, jobs *currentJobs, run selected, override json.RawMessage) (next store.Redrive, err error) {
+func (c *Control) redriven(ctx context.Context, jobs currentJobs, run selected, override json.RawMessage) (next store.Redrive, err error) {
 	next.Run, next.JobID = run.id, run.job
 	given := override != nil
 	if run.edited {

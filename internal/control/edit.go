@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -174,7 +175,6 @@ func checkVersion(job belfry.Job, match string) error {
 	return belfry.Errorf(belfry.Changed, "the job has changed since it was read; read it again")
 }
 
-// parsedJob is a job with its schedule parsed.
 type parsedJob struct {
 	belfry.Job
 	subject plan.Subject
@@ -214,12 +214,11 @@ func (c *Control) editJob(ctx context.Context, action belfry.AuditAction, namesp
 		if err != nil {
 			return belfry.Job{}, err
 		}
-		changed := false
 		write, audit := c.audited(ctx, jobEntry(action, namespace, id, seen.Name))
 		job, err := retryRead(ctx, string(action)+" a job", func() (belfry.Job, error) {
 			return c.store.EditJob(write, namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
 				audit.Set()
-				if changed = Version(job) != Version(seen); changed {
+				if Version(job) != Version(seen) {
 					return nil, errKeepsChanging
 				}
 				parsed.Job = job
@@ -230,7 +229,7 @@ func (c *Control) editJob(ctx context.Context, action belfry.AuditAction, namesp
 				return to, err
 			})
 		})
-		if !changed {
+		if !errors.Is(err, errKeepsChanging) {
 			return masked(job), err
 		}
 	}
@@ -239,7 +238,6 @@ func (c *Control) editJob(ctx context.Context, action belfry.AuditAction, namesp
 
 var errKeepsChanging = belfry.Errorf(belfry.Conflict, "other requests keep changing the job; try again")
 
-// parse parses the schedule of a job.
 func (c *Control) parse(job belfry.Job) parsedJob {
 	policy, err := c.defaults.Compile(job.Spec)
 	if err != nil {

@@ -21,31 +21,19 @@ const (
 )
 
 // ListEvents returns the events of a namespace that match a filter, latest first.
-func (c *Control) ListEvents(ctx context.Context, namespace string, f belfry.EventFilter, p store.Page) ([]belfry.Event, store.Position, error) {
-	f, err := c.resolveEvents(ctx, namespace, f)
-	if err != nil {
+func (c *Control) ListEvents(ctx context.Context, namespace string, f belfry.EventFilter, p store.Page) (_ []belfry.Event, _ store.Position, err error) {
+	if f.JobID, err = c.resolveFilter(ctx, namespace, f.Job); err != nil {
 		return nil, store.Position{}, err
 	}
-	events, err := retryRead(ctx, "list events", func() ([]belfry.Event, error) {
-		return c.store.ListEvents(ctx, namespace, f, store.Page{After: p.After, Limit: p.Limit + 1})
-	})
-	events, next := cutPage(events, p.Limit, func(e belfry.Event) store.Position { return store.Position{At: e.At, ID: e.ID} })
-	return events, next, err
-}
-
-func (c *Control) resolveEvents(ctx context.Context, namespace string, f belfry.EventFilter) (_ belfry.EventFilter, err error) {
-	if f.Job != "" {
-		f.JobID, err = c.resolve(ctx, namespace, f.Job)
-	}
-	return f, err
+	return readPage(ctx, "list events", p, func(p store.Page) ([]belfry.Event, error) { return c.store.ListEvents(ctx, namespace, f, p) },
+		func(e belfry.Event) store.Position { return store.Position{At: e.At, ID: e.ID} })
 }
 
 // WatchEvents begins to watch the events of a namespace that match a filter: those recorded
 // after the event last, if that is set, and those that will be. If this node did not follow
 // events all the time since, some of the last seconds before it come again.
-func (c *Control) WatchEvents(ctx context.Context, namespace string, f belfry.EventFilter, last belfry.ID) (*EventWatch, error) {
-	f, err := c.resolveEvents(ctx, namespace, f)
-	if err != nil {
+func (c *Control) WatchEvents(ctx context.Context, namespace string, f belfry.EventFilter, last belfry.ID) (_ *EventWatch, err error) {
+	if f.JobID, err = c.resolveFilter(ctx, namespace, f.Job); err != nil {
 		return nil, err
 	}
 	w := &EventWatch{feed: &c.feed, namespace: namespace, filter: f, returned: map[belfry.ID]bool{}}

@@ -16,7 +16,7 @@ import (
 type MonitorPatch func(m *belfry.Monitor) []belfry.FieldError
 
 func monitorEntry(action belfry.AuditAction, m belfry.Monitor) belfry.AuditEntry {
-	return belfry.AuditEntry{Namespace: m.Namespace, Action: action, Object: belfry.AuditObject{Kind: belfry.AuditMonitor, ID: m.ID.String(), Name: m.Name}}
+	return objectEntry(action, belfry.AuditMonitor, m.Namespace, m.ID.String(), m.Name)
 }
 
 func monitorChange(before, after *belfry.Monitor) (_, _ []byte) {
@@ -76,10 +76,8 @@ func (c *Control) Monitor(ctx context.Context, namespace, ref string) (belfry.Mo
 
 // ListMonitors returns the monitors of a namespace, newest first.
 func (c *Control) ListMonitors(ctx context.Context, namespace string, p store.Page) ([]belfry.Monitor, store.Position, error) {
-	list, err := retryRead(ctx, "list monitors", func() ([]belfry.Monitor, error) {
-		return c.store.ListMonitors(ctx, namespace, store.Page{After: p.After, Limit: p.Limit + 1})
-	})
-	list, next := cutPage(list, p.Limit, func(m belfry.Monitor) store.Position { return store.Position{ID: m.ID} })
+	list, next, err := readPage(ctx, "list monitors", p, func(p store.Page) ([]belfry.Monitor, error) { return c.store.ListMonitors(ctx, namespace, p) },
+		func(m belfry.Monitor) store.Position { return store.Position{ID: m.ID} })
 	for i := range list {
 		list[i], _ = c.shownMonitor(list[i], nil)
 	}
@@ -106,11 +104,10 @@ func (c *Control) PutMonitor(ctx context.Context, namespace, ref string, setting
 	return m, err == nil, err
 }
 
-// errStale says that a monitor is no longer what an edit was prepared for.
-var errStale = errors.New("the monitor has changed meanwhile")
+// errStale says that a monitor is no longer what an edit was prepared for, however often.
+var errStale = belfry.Errorf(belfry.Conflict, "the monitor is being changed by others; try again")
 
-// maxStale is how often an edit is prepared again.
-const maxStale = 5
+const maxPrepared = 6 // times that an edit is prepared
 
 // EditMonitor changes the settings of a monitor. If its schedule changes or it is resumed, the
 // next ping is expected from then on.
@@ -149,7 +146,7 @@ func (c *Control) EditMonitor(ctx context.Context, namespace, ref string, patch 
 // editMonitor prepares an edit for a monitor as it was read, and again if it has changed when
 // it is locked: nothing is parsed under the lock.
 func (c *Control) editMonitor(ctx context.Context, key store.MonitorKey, prepare func(before belfry.Monitor) (store.EditMonitor, error)) (belfry.Monitor, error) {
-	for try := 0; ; try++ {
+	for range maxPrepared {
 		before, err := c.monitor(ctx, key)
 		if err != nil {
 			return before, err
@@ -158,10 +155,9 @@ func (c *Control) editMonitor(ctx context.Context, key store.MonitorKey, prepare
 		if err != nil || edit == nil {
 			return before, err
 		}
-		stale := false
 		write, audit := c.audited(ctx, monitorEntry(belfry.AuditEdit, before))
 		m, err := retryRead(ctx, "edit a monitor", func() (belfry.Monitor, error) {
-			m, err := c.store.EditMonitor(write, store.MonitorKey{Namespace: before.Namespace, ID: before.ID}, func(m belfry.Monitor, now time.Time) (*belfry.Monitor, error) {
+			return c.store.EditMonitor(write, store.MonitorKey{Namespace: before.Namespace, ID: before.ID}, func(m belfry.Monitor, now time.Time) (*belfry.Monitor, error) {
 				audit.Set()
 				to, err := edit(m, now)
 				if to != nil && audit != nil {
@@ -169,18 +165,12 @@ func (c *Control) editMonitor(ctx context.Context, key store.MonitorKey, prepare
 				}
 				return to, err
 			})
-			if stale = errors.Is(err, errStale); stale {
-				return m, nil
-			}
-			return m, err
 		})
-		if !stale {
+		if !errors.Is(err, errStale) {
 			return c.shownMonitor(m, err)
 		}
-		if try == maxStale {
-			return belfry.Monitor{}, belfry.Errorf(belfry.Conflict, "the monitor is being changed by others; try again")
-		}
 	}
+	return belfry.Monitor{}, errStale
 }
 
 // DeleteMonitor deletes a monitor. Its address no longer accepts pings.

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,17 +10,6 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
 )
-
-// PageStore is what the web page needs of a store beside the operations.
-type PageStore interface {
-	store.Activities
-	store.Sessions
-	Stats(ctx context.Context) (store.Stats, error)
-	CountReady(ctx context.Context, limit int) (map[string]int, error)
-	Nodes(ctx context.Context) ([]store.Node, error)
-	JobNamespaces(ctx context.Context) ([]string, error)
-	Upcoming(ctx context.Context, w store.Window) ([]store.Planned, error)
-}
 
 // Now is the time of the store.
 func (c *Control) Now() time.Time { return c.now() }
@@ -104,11 +94,7 @@ const maxUpcoming = 200
 // Upcoming lists jobs of a namespace by when they run next, until an instant, and where the
 // list continues. It reads a bounded number of plans, so that it may be short and go on.
 func (c *Control) Upcoming(ctx context.Context, namespace string, until time.Time, p store.Page) (jobs []belfry.Job, next store.Position, err error) {
-	shards := make([]int, c.store.Shards())
-	for i := range shards {
-		shards[i] = i
-	}
-	window := store.AllUntil(until, shards, min(p.Limit+1, maxUpcoming))
+	window := store.AllUntil(until, allShards(c.store), min(p.Limit+1, maxUpcoming))
 	for shard := range window.After {
 		window.After[shard] = p.After
 	}
@@ -117,10 +103,7 @@ func (c *Control) Upcoming(ctx context.Context, namespace string, until time.Tim
 		return nil, next, err
 	}
 	slices.SortFunc(planned, func(a, b store.Planned) int {
-		if c := a.Plan.NextAt.Compare(b.Plan.NextAt); c != 0 {
-			return c
-		}
-		return a.Plan.JobID.Compare(b.Plan.JobID)
+		return cmp.Or(a.Plan.NextAt.Compare(b.Plan.NextAt), a.Plan.JobID.Compare(b.Plan.JobID))
 	})
 	planned, next = cutPage(planned, p.Limit, func(p store.Planned) store.Position { return store.Position{At: p.Plan.NextAt, ID: p.Plan.JobID} })
 	ids := make([]belfry.ID, len(planned))
@@ -129,6 +112,14 @@ func (c *Control) Upcoming(ctx context.Context, namespace string, until time.Tim
 	}
 	jobs, err = c.jobsOf(ctx, namespace, ids)
 	return jobs, next, err
+}
+
+func allShards(s store.Sharding) []int {
+	shards := make([]int, s.Shards())
+	for i := range shards {
+		shards[i] = i
+	}
+	return shards
 }
 
 // jobsOf returns those of the jobs that are in a namespace.
@@ -146,8 +137,10 @@ func (c *Control) jobsOf(ctx context.Context, namespace string, ids []belfry.ID)
 
 // JobsByName lists the jobs of a namespace that have a name, by name.
 func (c *Control) JobsByName(ctx context.Context, namespace string, p store.Page) (jobs []belfry.Job, next store.Position, err error) {
-	ids, err := retryRead(ctx, "list jobs by name", func() ([]belfry.ID, error) { return c.store.JobsByName(ctx, namespace, p.After.ID, p.Limit+1) })
-	ids, next = cutPage(ids, p.Limit, func(id belfry.ID) store.Position { return store.Position{ID: id} })
+	ids, next, err := readPage(ctx, "list jobs by name", p, func(p store.Page) ([]belfry.ID, error) {
+		return c.store.JobsByName(ctx, namespace, p.After.ID, p.Limit)
+	},
+		func(id belfry.ID) store.Position { return store.Position{ID: id} })
 	if err == nil {
 		jobs, err = c.jobsOf(ctx, namespace, ids)
 	}
@@ -196,7 +189,7 @@ func (c *Control) Changes(ctx context.Context) <-chan struct{} {
 
 // AddSession records that somebody has logged in.
 func (c *Control) AddSession(ctx context.Context, s store.Session) error {
-	ctx, _ = c.audited(ctx, belfry.AuditEntry{Action: belfry.AuditLogin, Object: belfry.AuditObject{Kind: belfry.AuditSession}})
+	ctx, _ = c.audited(ctx, objectEntry(belfry.AuditLogin, belfry.AuditSession, "", "", ""))
 	return retryUnknown(ctx, "record a session", func() error { return c.store.AddSession(ctx, s) })
 }
 
@@ -207,7 +200,7 @@ func (c *Control) Session(ctx context.Context, id store.Hash) (store.Session, er
 
 // EndSession ends a session.
 func (c *Control) EndSession(ctx context.Context, id store.Hash) error {
-	ctx, audit := c.audited(ctx, belfry.AuditEntry{Action: belfry.AuditLogout, Object: belfry.AuditObject{Kind: belfry.AuditSession}})
+	ctx, audit := c.audited(ctx, objectEntry(belfry.AuditLogout, belfry.AuditSession, "", "", ""))
 	audit.SetWhenDone(func([]belfry.ID) []belfry.AuditEntry { return []belfry.AuditEntry{audit.Entry} })
 	return retryUnknown(ctx, "end a session", func() error { return c.store.EndSession(ctx, id) })
 }

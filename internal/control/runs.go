@@ -144,7 +144,7 @@ func setComputed(r *belfry.Run) {
 // running one ends when its worker has stopped it. A run that is settled in any other
 // way is a Conflict.
 func (c *Control) CancelRun(ctx context.Context, namespace string, id belfry.ID) (belfry.Run, error) {
-	write, audit := c.audited(ctx, belfry.AuditEntry{Namespace: namespace, Action: belfry.AuditCancel, Object: belfry.AuditObject{Kind: belfry.AuditRun, ID: id.String()}})
+	write, audit := c.audited(ctx, objectEntry(belfry.AuditCancel, belfry.AuditRun, namespace, id.String(), ""))
 	if audit != nil {
 		run, err := c.Run(ctx, namespace, id)
 		if err != nil {

@@ -37,7 +37,7 @@ func (c *Control) Reencrypt(ctx context.Context, after string) (belfry.Reencrypt
 		return belfry.Reencryption{}, belfry.Errorf(belfry.Conflict, "this server encrypts nothing; start it with --encryption-key-file")
 	}
 	if after == "" { // once for the pass
-		if err := c.Audit(ctx, belfry.AuditEntry{Action: belfry.AuditRotate, Object: belfry.AuditObject{Kind: belfry.AuditSecret, Name: "*"}}); err != nil {
+		if err := c.Audit(ctx, objectEntry(belfry.AuditRotate, belfry.AuditSecret, "", "", "*")); err != nil {
 			return belfry.Reencryption{}, err
 		}
 	}
@@ -108,7 +108,7 @@ func (c *Control) PutSecret(ctx context.Context, namespace string, s belfry.Secr
 	if created {
 		action = belfry.AuditCreate
 	}
-	write, audit := c.audited(ctx, secretEntry(action, namespace, s.Name))
+	write, audit := c.audited(ctx, objectEntry(action, belfry.AuditSecret, namespace, "", s.Name))
 	audit.SetChange(auditSecrets(at(known, i), s))
 	record, err := retryRead(ctx, "save a secret", func() (store.SecretRecord, error) {
 		r := store.SecretRecord{Secret: s}
@@ -124,10 +124,6 @@ func (c *Control) PutSecret(ctx context.Context, namespace string, s belfry.Secr
 	return c.shownSecret(record), created, err
 }
 
-func secretEntry(action belfry.AuditAction, namespace, name string) belfry.AuditEntry {
-	return belfry.AuditEntry{Namespace: namespace, Action: action, Object: belfry.AuditObject{Kind: belfry.AuditSecret, Name: name}}
-}
-
 // auditSecrets is what changes of a secret, without any value.
 func auditSecrets(before, after belfry.Secret) (_, _ []byte) {
 	type shown struct {
@@ -138,7 +134,7 @@ func auditSecrets(before, after belfry.Secret) (_, _ []byte) {
 	if after.Value != "" {
 		new.Value = secret.Masked
 	}
-	return auditChange(auditFields(&old, &new, encodeJSON, func(s shown) shown { return s }))
+	return auditObject(&old, &new)
 }
 
 // DeleteSecret deletes a secret. One that jobs use is a Conflict, unless it is forced.
@@ -155,11 +151,10 @@ func (c *Control) DeleteSecret(ctx context.Context, namespace, name string, forc
 			return belfry.Errorf(belfry.Conflict, "jobs use the secret %q: %s; edit them first, or force the deletion", name, strings.Join(users, ", "))
 		}
 	}
-	ctx, _ = c.audited(ctx, secretEntry(belfry.AuditDelete, namespace, name))
+	ctx, _ = c.audited(ctx, objectEntry(belfry.AuditDelete, belfry.AuditSecret, namespace, "", name))
 	return retryUnknown(ctx, "delete a secret", func() error { return c.store.DeleteSecret(ctx, namespace, name) })
 }
 
-// secretUsers names jobs that use a secret.
 func (c *Control) secretUsers(ctx context.Context, namespace, name string) (users []string, err error) {
 	signing := `"sign_with":"` + name + `"`
 	jobs, err := retryRead(ctx, "find the jobs of a secret", func() ([]store.TextJob, error) {

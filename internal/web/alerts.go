@@ -10,30 +10,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/schema"
-	"github.com/belfry-sh/belfry/internal/store"
 )
-
-func asError(err error, to **belfry.Error) bool { return errors.As(err, to) }
-
-func (s *server) events(r *request) error {
-	l, _, err := list(r, []string{"kind", "job"}, pageSize, func(f belfry.EventFilter, p store.Page) ([]belfry.Event, store.Position, error) {
-		return s.Control.ListEvents(r.ctx, r.namespace, f, p)
-	})
-	if err != nil {
-		return err
-	}
-	return r.show("events.html", "events", "Events", l)
-}
-
-func (s *server) audit(r *request) error {
-	l, _, err := list(r, []string{"job", "actor", "action", "since"}, pageSize, func(f belfry.AuditFilter, p store.Page) ([]belfry.AuditEntry, store.Position, error) {
-		return s.Control.ListAudit(r.ctx, r.namespace, f, p)
-	})
-	if err != nil {
-		return err
-	}
-	return r.show("audit.html", "audit", "Audit", l)
-}
 
 type alertsPage struct {
 	listing[belfry.Alert]
@@ -45,13 +22,8 @@ func (s *server) alerts(r *request) (err error) {
 	if p.Channels, err = s.Control.Channels(r.ctx, r.namespace); err != nil {
 		return err
 	}
-	p.listing, _, err = list(r, []string{"status", "channel"}, pageSize, func(f belfry.AlertFilter, page store.Page) ([]belfry.Alert, store.Position, error) {
-		return s.Control.Alerts(r.ctx, r.namespace, f, page)
-	})
-	if err != nil {
-		return err
-	}
-	return r.show("alerts.html", "alerts", "Alerts", p)
+	p.listing, _, err = list(r, []string{"status", "channel"}, pageSize, s.Control.Alerts)
+	return r.showSection("alerts", "Alerts", p, err)
 }
 
 func (s *server) acknowledge(r *request) error {
@@ -59,10 +31,8 @@ func (s *server) acknowledge(r *request) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.Control.AcknowledgeAlert(r.ctx, r.namespace, id, r.keyName()); err != nil {
-		return err
-	}
-	return r.redirect("/alerts", "acknowledged")
+	_, err = s.Control.AcknowledgeAlert(r.ctx, r.namespace, id, r.keyName())
+	return r.finish(err, "/alerts", "acknowledged")
 }
 
 // newChannel is the name in the address of the form for a channel that does not exist yet,
@@ -94,8 +64,8 @@ func (s *server) channel(r *request) error {
 }
 
 func (r *request) showChannel(status int, p channelPage, f form) error {
-	f.set("alerts", subscriptionLines(f.value.(*belfry.Channel).Alerts))
-	f.fields["alerts"].Control, f.fields["alerts"].Placeholder = "lines", "dead\nfailing count=3 job=payroll\nmonitor"
+	in := f.fields["alerts"]
+	in.Value, in.Control, in.Placeholder = subscriptionLines(f.value.(*belfry.Channel).Alerts), "lines", "dead\nfailing count=3 job=payroll\nmonitor"
 	for _, name := range channelFields {
 		if name != "name" || p.Name == "" {
 			p.Fields = append(p.Fields, f.fields[name])
@@ -133,8 +103,8 @@ func (s *server) saveChannel(r *request) error {
 	if err == nil {
 		return r.redirect("/alerts", "saved")
 	}
-	e := (*belfry.Error)(nil)
-	if !asError(err, &e) || e.Code != belfry.Invalid {
+	e, ok := errors.AsType[*belfry.Error](err)
+	if !ok || e.Code != belfry.Invalid {
 		return err
 	}
 	f := newForm(&channel, r.PostForm, e.Fields)
@@ -143,24 +113,14 @@ func (s *server) saveChannel(r *request) error {
 }
 
 func (s *server) actOnChannel(r *request) error {
-	name, action := r.PathValue("channel"), r.PathValue("action")
-	done := map[string]string{"test": "tested", "delete": "deleted"}[action]
-	var err error
-	switch action {
-	case "test":
-		err = s.Control.TestChannel(r.ctx, r.namespace, name)
-	case "delete":
-		if !r.confirmed() {
-			return r.confirm("alerts", confirmation{Title: "Delete the channel " + name + "?", Text: "Its alerts are deleted with it.", Button: "Delete the channel", Danger: true, Back: r.link("/alerts")})
-		}
-		err = s.Control.DeleteChannel(r.ctx, r.namespace, name)
-	default:
-		err = belfry.Errorf(belfry.NotFound, "there is no action %.40q", action)
+	name := r.PathValue("channel")
+	if r.PathValue("action") == "test" {
+		return r.finish(s.Control.TestChannel(r.ctx, r.namespace, name), "/alerts", "tested")
 	}
-	if err != nil {
-		return err
+	if !r.confirmed() {
+		return r.confirm("alerts", confirmation{Title: "Delete the channel " + name + "?", Text: "Its alerts are deleted with it.", Button: "Delete the channel", Danger: true, Back: r.link("/alerts")})
 	}
-	return r.redirect("/alerts", done)
+	return r.finish(s.Control.DeleteChannel(r.ctx, r.namespace, name), "/alerts", "deleted")
 }
 
 // subscriptionLines writes subscriptions, one a line: what, then what limits it.
@@ -214,11 +174,8 @@ func parseSubscriptions(text string) []map[string]any {
 
 func (s *server) settings(r *request) error {
 	namespaces, err := s.Control.Namespaces(r.ctx)
-	if err != nil {
-		return err
-	}
-	return r.show("settings.html", "settings", "Settings", struct {
+	return r.showSection("settings", "Settings", struct {
 		Settings   []Setting
 		Namespaces []belfry.Namespace
-	}{s.Settings, namespaces})
+	}{s.Settings, namespaces}, err)
 }

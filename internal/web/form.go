@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net/url"
@@ -88,11 +89,9 @@ func (f *form) rest(message string) string {
 	return message
 }
 
-func (f *form) set(name, value string) { f.fields[name].Value = value }
-
-// inputOf makes an input of a field.
 func inputOf(f *schema.Field) *formField {
-	in := &formField{Name: f.Name, Label: words(f.Name), Doc: f.Doc, Control: "text", Required: f.Required, MaxLen: f.MaxLen, Placeholder: firstOf(f.Default, f.Implicit, f.Zero)}
+	implied := cmp.Or(f.Default, f.Implicit, f.Zero)
+	in := &formField{Name: f.Name, Label: words(f.Name), Doc: f.Doc, Control: "text", Required: f.Required, MaxLen: f.MaxLen, Placeholder: implied}
 	if strings.HasSuffix(f.Name, "_seconds") {
 		in.Label += ", seconds"
 	}
@@ -103,8 +102,8 @@ func inputOf(f *schema.Field) *formField {
 	case len(f.Enum) > 0:
 		in.Control = "select"
 		first := "Default"
-		if word := firstOf(f.Default, f.Implicit, f.Zero); word != "" {
-			first = "Default: " + strings.ReplaceAll(word, "_", " ")
+		if implied != "" {
+			first = "Default: " + strings.ReplaceAll(implied, "_", " ")
 		}
 		if f.Required {
 			first = "Choose"
@@ -123,21 +122,10 @@ func inputOf(f *schema.Field) *formField {
 		in.Control = "lines"
 	case f.Kind == schema.Time:
 		in.Placeholder = "2027-01-31T09:00:00Z"
-	case f.Kind == schema.Texts:
-		in.Doc += " Separate several by commas."
-	case f.Kind == schema.Custom && f.Name == "retry_delays":
+	case f.Kind == schema.Texts || f.Name == "retry_delays":
 		in.Doc += " Separate several by commas."
 	}
 	return in
-}
-
-func firstOf(list ...string) string {
-	for _, text := range list {
-		if text != "" {
-			return text
-		}
-	}
-	return ""
 }
 
 func limit(n *float64) string {

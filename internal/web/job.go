@@ -2,8 +2,9 @@ package web
 
 import (
 	"bytes"
-	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
 	"strings"
@@ -56,10 +57,6 @@ func (s *server) job(r *request) error {
 		return err
 	}
 	p, now := jobPage{Job: job, At: strings.TrimSpace(r.URL.Query().Get("at"))}, s.Control.Now()
-	zone, err := time.LoadLocation(cmp.Or(job.Timezone, "UTC"))
-	if err != nil {
-		zone = time.UTC
-	}
 	if p.Preview, err = s.Control.NextRuns(r.ctx, job, 5); err != nil {
 		p.Broken = publicText(err)
 	}
@@ -68,11 +65,12 @@ func (s *server) job(r *request) error {
 		return err
 	}
 	mine := times[job.ID]
-	days := daysOf(mine, heatDays, now, zone, heatRuns)
+	days := daysOf(mine, heatDays, now, zoneOf(job.Timezone), heatRuns)
 	p.Heat, p.Counted, p.Durations = heatMap(days), days[0].counted, drawDurations(mine)
-	if p.Runs, _, err = list(r, []string{"status"}, pageSize/2, func(f belfry.JobRunFilter, page store.Page) ([]belfry.Run, store.Position, error) {
-		return s.Control.JobRuns(r.ctx, r.namespace, job.ID.String(), f, page)
-	}); err != nil {
+	p.Runs, _, err = list(r, []string{"status"}, pageSize/2, func(ctx context.Context, namespace string, f belfry.JobRunFilter, page store.Page) ([]belfry.Run, store.Position, error) {
+		return s.Control.JobRuns(ctx, namespace, job.ID.String(), f, page)
+	})
+	if err != nil {
 		return err
 	}
 	if p.Revisions, err = s.revisions(r, job); err != nil {
@@ -95,8 +93,8 @@ func (s *server) job(r *request) error {
 
 // publicText is what a person may know of an error.
 func publicText(err error) string {
-	e := (*belfry.Error)(nil)
-	if !asError(err, &e) || e.Code == belfry.Internal {
+	e, ok := errors.AsType[*belfry.Error](err)
+	if !ok || e.Code == belfry.Internal {
 		return "Something went wrong. The log of the server has the cause."
 	}
 	return sentence((&belfry.Error{Message: e.Message, Fields: e.Fields}).Error())
@@ -140,7 +138,7 @@ func (s *server) actOnJob(r *request) error {
 	if err != nil {
 		return err
 	}
-	id, here := job.ID.String(), jobPath(job)
+	id := job.ID.String()
 	switch action {
 	case "trigger":
 		var t belfry.Trigger
@@ -150,10 +148,7 @@ func (s *server) actOnJob(r *request) error {
 			}
 		}
 		result, err := s.Control.Trigger(r.ctx, r.namespace, id, t, noKey)
-		if err != nil {
-			return err
-		}
-		return r.redirect("/runs/"+result.RunID.String(), "trigger")
+		return r.finish(err, "/runs/"+result.RunID.String(), "trigger")
 	case "pause":
 		_, err = s.Control.Pause(r.ctx, r.namespace, id)
 	case "resume":
@@ -166,10 +161,7 @@ func (s *server) actOnJob(r *request) error {
 			_, err = s.Control.CancelJob(r.ctx, r.namespace, id)
 			break
 		}
-		if err := s.Control.Delete(r.ctx, r.namespace, id, "", control.DeleteOptions{}); err != nil {
-			return err
-		}
-		return r.redirect("/jobs", "deleted")
+		return r.finish(s.Control.Delete(r.ctx, r.namespace, id, "", control.DeleteOptions{}), "/jobs", "deleted")
 	case "rollback":
 		var b belfry.Rollback
 		if _, err := fmt.Sscan(r.PostFormValue("revision"), &b.Revision); err != nil {
@@ -178,13 +170,8 @@ func (s *server) actOnJob(r *request) error {
 		_, err = s.Control.Rollback(r.ctx, r.namespace, id, b)
 	case "backfill":
 		return s.backfill(r, job)
-	default:
-		return belfry.Errorf(belfry.NotFound, "there is no action %.40q", action)
 	}
-	if err != nil {
-		return err
-	}
-	return r.redirect(here, action)
+	return r.finish(err, jobPath(job), action)
 }
 
 func jobPath(job belfry.Job) string { return "/jobs/" + job.ID.String() }
@@ -208,11 +195,7 @@ func jsonOrText(text string) json.RawMessage {
 
 // backfill shows which occurrences would run, and runs them when that is confirmed.
 func (s *server) backfill(r *request, job belfry.Job) error {
-	zone, err := time.LoadLocation(cmp.Or(job.Timezone, "UTC"))
-	if err != nil {
-		zone = time.UTC
-	}
-	b := belfry.Backfill{DryRun: !r.confirmed()}
+	b, zone := belfry.Backfill{DryRun: !r.confirmed()}, zoneOf(job.Timezone)
 	for name, to := range map[string]*time.Time{"from": &b.From, "to": &b.To} {
 		text := strings.Replace(strings.TrimSpace(r.PostFormValue(name)), " ", "T", 1)
 		if text == "" && name == "to" {
@@ -241,9 +224,6 @@ func (s *server) backfill(r *request, job belfry.Job) error {
 	if result.More {
 		text += " There are more: these are the first."
 	}
-	name := fmt.Sprintf("%d past occurrences", result.Count)
-	if result.Count == 1 {
-		name = "1 past occurrence"
-	}
+	name := counted(result.Count, "past occurrence")
 	return r.confirm("jobs", confirmation{Title: "Run " + name + " of " + jobTitle(job.Name, job.ID) + "?", Text: text, Items: items, Button: "Run " + name, Back: jobPath(job)})
 }

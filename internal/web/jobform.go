@@ -2,7 +2,9 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -35,7 +37,6 @@ var jobGroups = []group{
 	{Title: "Queue and history", names: []string{"queue", "priority", "retention_days", "idempotency_key_template"}},
 }
 
-// commonSchedules are suggestions.
 var commonSchedules = []option{
 	{Value: "0 9 * * *", Label: "Every day at 09:00"}, {Value: "0 9 * * MON-FRI", Label: "Weekdays at 09:00"}, {Value: "*/15 * * * *", Label: "Every 15 minutes"},
 	{Value: "0 * * * *", Label: "Every hour"}, {Value: "0 9 * * MON", Label: "Mondays at 09:00"}, {Value: "0 0 1 * *", Label: "The first of the month"},
@@ -57,9 +58,9 @@ type jobForm struct {
 func (f jobForm) In(name string) *formField { return f.Fields[name] }
 
 func newJobForm(m belfry.Manifest, given url.Values, errors []belfry.FieldError) jobForm {
-	out := jobForm{Type: firstOf(m.Type, belfry.TypeHTTP), Schedules: commonSchedules}
+	out := jobForm{Type: cmp.Or(m.Type, belfry.TypeHTTP), Schedules: commonSchedules}
 	if given != nil {
-		out.Type = firstOf(given.Get("type"), belfry.TypeHTTP)
+		out.Type = cmp.Or(given.Get("type"), belfry.TypeHTTP)
 	}
 	var request belfry.HTTPPayload
 	if out.Type == belfry.TypeHTTP {
@@ -95,21 +96,18 @@ func newJobForm(m belfry.Manifest, given url.Values, errors []belfry.FieldError)
 func readJob(given url.Values) (in validate.Input) {
 	object := objectOf(schema.For[belfry.Manifest](), given, "")
 	delete(object, "status")
-	if object["type"] = belfry.MustJSON(firstOf(given.Get("type"), belfry.TypeHTTP)); given.Get("type") != belfry.TypeWorker {
+	if object["type"] = belfry.MustJSON(cmp.Or(given.Get("type"), belfry.TypeHTTP)); given.Get("type") != belfry.TypeWorker {
 		delete(object, "handler")
 	}
-	if firstOf(given.Get("type"), belfry.TypeHTTP) == belfry.TypeHTTP {
-		payload := objectOf(schema.For[belfry.HTTPPayload](), given, "payload.")
-		object["payload"] = belfry.MustJSON(payload)
+	if cmp.Or(given.Get("type"), belfry.TypeHTTP) == belfry.TypeHTTP {
+		object["payload"] = belfry.MustJSON(objectOf(schema.For[belfry.HTTPPayload](), given, "payload."))
 	}
 	in.Fields, in.Errors, _ = schema.Decoder{}.Decode(belfry.MustJSON(object), &in.Manifest) // which is JSON
 	return in
 }
 
 func (s *server) newJob(r *request) error {
-	f := newJobForm(belfry.Manifest{}, nil, nil)
-	f.Action = r.link("/jobs/new")
-	return r.show("jobform.html", "jobs", "New job", f)
+	return r.showJobForm(http.StatusOK, newJobForm(belfry.Manifest{}, nil, nil), nil, "")
 }
 
 func (s *server) createJob(r *request) error {
@@ -126,9 +124,16 @@ func (s *server) editJob(r *request) error {
 	if err != nil {
 		return err
 	}
-	f := newJobForm(job.Manifest, nil, nil)
-	f.Job, f.Version, f.Action = &job, control.Version(job), r.link(jobPath(job)+"/edit")
-	return r.show("jobform.html", "jobs", "Edit "+jobTitle(job.Name, job.ID), f)
+	return r.showJobForm(http.StatusOK, newJobForm(job.Manifest, nil, nil), &job, control.Version(job))
+}
+
+// showJobForm shows the form of a new job, or of one that is edited.
+func (r *request) showJobForm(status int, f jobForm, job *belfry.Job, version string) error {
+	title := "New job"
+	if f.Action = r.link("/jobs/new"); job != nil {
+		f.Job, f.Version, f.Action, title = job, version, r.link(jobPath(*job)+"/edit"), "Edit "+jobTitle(job.Name, job.ID)
+	}
+	return r.showStatus(status, "jobform.html", "jobs", title, f)
 }
 
 func (s *server) saveJob(r *request) error {
@@ -150,20 +155,15 @@ func (s *server) saveJob(r *request) error {
 
 // jobFormError shows a form again with what is wrong.
 func (r *request) jobFormError(err error, in validate.Input, job *belfry.Job) error {
-	e := (*belfry.Error)(nil)
-	if !asError(err, &e) || e.Code != belfry.Invalid && e.Code != belfry.Conflict && e.Code != belfry.Changed {
+	e, ok := errors.AsType[*belfry.Error](err)
+	if !ok || e.Code != belfry.Invalid && e.Code != belfry.Conflict && e.Code != belfry.Changed {
 		return err
 	}
 	f := newJobForm(in.Manifest, r.PostForm, e.Fields)
 	if len(e.Fields) == 0 {
 		f.Error = sentence(e.Message)
 	}
-	title, status := "New job", http.StatusUnprocessableEntity
-	f.Action = r.link("/jobs/new")
-	if job != nil {
-		f.Job, f.Version, f.Action, title = job, r.PostFormValue("version"), r.link(jobPath(*job)+"/edit"), "Edit "+jobTitle(job.Name, job.ID)
-	}
-	return r.showStatus(status, "jobform.html", "jobs", title, f)
+	return r.showJobForm(http.StatusUnprocessableEntity, f, job, r.PostFormValue("version"))
 }
 
 type previewPart struct {
@@ -211,8 +211,8 @@ func (s *server) previewJob(r *request) error {
 
 // publicFields are the messages of an error about fields.
 func publicFields(err error) string {
-	e := (*belfry.Error)(nil)
-	if !asError(err, &e) || len(e.Fields) == 0 {
+	e, ok := errors.AsType[*belfry.Error](err)
+	if !ok || len(e.Fields) == 0 {
 		return publicText(err)
 	}
 	var list []string
@@ -250,13 +250,13 @@ func curlOf(r *request, in validate.Input) string {
 	if r.namespace != belfry.DefaultNamespace {
 		headers += " -H 'Belfry-Namespace: " + r.namespace + "'"
 	}
-	return fmt.Sprintf("curl -X PUT %s%s/api/v1/jobs/%s%s \\\n  -H 'Content-Type: application/json' \\\n  -d %s", scheme, r.Host, url.PathEscape(firstOf(in.Name, "NAME")), headers, shellQuote(string(declared(in))))
+	return fmt.Sprintf("curl -X PUT %s%s/api/v1/jobs/%s%s \\\n  -H 'Content-Type: application/json' \\\n  -d %s", scheme, r.Host, url.PathEscape(cmp.Or(in.Name, "NAME")), headers, shellQuote(string(declared(in))))
 }
 
 // commandOf is the command line that creates the job. Flags are derived from the names of
 // fields as the command line does.
 func commandOf(in validate.Input) string {
-	out := "belfry job create " + shellQuote(firstOf(in.Name, "NAME"))
+	out := "belfry job create " + shellQuote(cmp.Or(in.Name, "NAME"))
 	add := func(t *schema.Type, v reflect.Value, without ...string) {
 		for _, f := range t.Fields {
 			value := f.Value(v)

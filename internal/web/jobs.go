@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/url"
 	"slices"
@@ -14,7 +15,6 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// listing is a page of a list.
 type listing[T any] struct {
 	Items  []T
 	Filter []*formField
@@ -42,9 +42,20 @@ func parsePosition(text string) (p store.Position) {
 	return store.Position{}
 }
 
+// listFunc gets a page of a list of a namespace.
+type listFunc[F, T any] func(context.Context, string, F, store.Page) ([]T, store.Position, error)
+
+// listPage is the page of a list alone.
+func listPage[F, T any](section, title string, names []string, get listFunc[F, T]) func(*request) error {
+	return func(r *request) error {
+		l, _, err := list(r, names, pageSize, get)
+		return r.showSection(section, title, l, err)
+	}
+}
+
 // list reads a filter from the query and gets a page of a list. What is wrong with the filter
 // is shown with an empty list.
-func list[F, T any](r *request, names []string, limit int, get func(F, store.Page) ([]T, store.Position, error)) (l listing[T], filter F, err error) {
+func list[F, T any](r *request, names []string, limit int, get listFunc[F, T]) (l listing[T], filter F, err error) {
 	l.Query = url.Values{}
 	known := url.Values{}
 	for name, values := range r.URL.Query() {
@@ -64,14 +75,13 @@ func list[F, T any](r *request, names []string, limit int, get func(F, store.Pag
 		return l, filter, nil
 	}
 	var next store.Position
-	if l.Items, next, err = get(filter, store.Page{After: parsePosition(after), Limit: limit}); belfry.CodeOf(err) == belfry.NotFound {
+	if l.Items, next, err = get(r.ctx, r.namespace, filter, store.Page{After: parsePosition(after), Limit: limit}); belfry.CodeOf(err) == belfry.NotFound {
 		l.Error, err = publicText(err), nil
 	}
 	l.Next = position(next)
 	return l, filter, err
 }
 
-// postedFilter reads a filter from a form.
 func (r *request) postedFilter(filter any, names []string) error {
 	values := url.Values{}
 	for _, name := range names {
@@ -126,7 +136,7 @@ var jobFilterNames = []string{"search", "status", "type", "queue", "tag"}
 
 func (s *server) jobs(r *request) error {
 	sort := &formField{Name: "sort", Label: "Order", Control: "select", Options: jobSorts, Value: r.URL.Query().Get("sort")}
-	p, _, err := list(r, append(jobFilterNames, "sort"), pageSize, func(f belfry.JobFilter, page store.Page) (rows []jobRow, next store.Position, err error) {
+	p, _, err := list(r, append(jobFilterNames, "sort"), pageSize, func(ctx context.Context, namespace string, f belfry.JobFilter, page store.Page) (rows []jobRow, next store.Position, err error) {
 		jobs, next, err := s.sortedJobs(r, f, sort.Value, page)
 		if err != nil {
 			return nil, next, err
@@ -135,17 +145,14 @@ func (s *server) jobs(r *request) error {
 		for i := range jobs {
 			ids[i] = jobs[i].ID
 		}
-		times, err := s.Control.RunTimes(r.ctx, r.namespace, ids, s.Control.Now().AddDate(0, 0, -sparkDays), 20)
+		times, err := s.Control.RunTimes(ctx, namespace, ids, s.Control.Now().AddDate(0, 0, -sparkDays), 20)
 		for _, job := range jobs {
 			rows = append(rows, jobRow{job, times[job.ID]})
 		}
 		return rows, next, err
 	})
-	if err != nil {
-		return err
-	}
 	p.Filter = append(p.Filter, sort)
-	return r.show("jobs.html", "jobs", "Jobs", p)
+	return r.showSection("jobs", "Jobs", p, err)
 }
 
 // sortedJobs lists jobs by an index that has their order. Other orders than the usual one
@@ -175,7 +182,6 @@ func (s *server) sortedJobs(r *request, f belfry.JobFilter, sort string, p store
 	return slices.DeleteFunc(jobs, func(j belfry.Job) bool { return !matches(j, f) }), next, err
 }
 
-// matches reports whether a job matches a filter.
 func matches(j belfry.Job, f belfry.JobFilter) bool {
 	contains := func(text string) bool { return strings.Contains(strings.ToLower(text), strings.ToLower(f.Search)) }
 	status := f.Status == "" || j.Status == f.Status || f.Status == belfry.StatusFailing && isFailing(j)
@@ -210,9 +216,14 @@ func (r *request) confirm(section string, c confirmation) error {
 
 func (r *request) confirmed() bool { return r.PostFormValue("confirm") == "yes" }
 
+// isLocal reports whether an address is of this server, however a browser reads it.
+func isLocal(to string) bool {
+	return strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//") && !strings.ContainsAny(to, "\\\r\n\t")
+}
+
 // comeFrom is the page that a confirmed form was on.
 func (r *request) comeFrom() string {
-	if to := r.PostFormValue("back"); strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//") && !strings.Contains(to, `\`) {
+	if to := r.PostFormValue("back"); isLocal(to) {
 		return to
 	}
 	return ""
@@ -271,10 +282,7 @@ func (s *server) bulk(r *request) error {
 	if len(names) == 0 {
 		return belfry.Errorf(belfry.Invalid, "no job is selected; tick some in the list first")
 	}
-	what := fmt.Sprintf("%d jobs", len(names))
-	if len(names) == 1 {
-		what = "1 job"
-	}
+	what := counted(len(names), "job")
 	return r.confirm("jobs", confirmation{Title: verb + " " + what + "?", Items: names, Button: verb + " " + what, Danger: action == belfry.ActionDelete})
 }
 

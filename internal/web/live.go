@@ -64,7 +64,6 @@ func (h *hub) remove(namespace string, ch chan struct{}) {
 	}
 }
 
-// changed wakes who watches a namespace.
 func (h *hub) changed(namespace string) { h.wake(namespace, true) }
 
 // wake wakes all who watch a namespace, or those who are new: what has happened since their

@@ -1,10 +1,19 @@
 package web
 
 import (
+	"bytes"
 	"cmp"
+	"compress/gzip"
 	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"mime"
 	"net/http"
+	"path"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -28,8 +37,11 @@ func (s *server) routes() []route {
 		{"GET /jobs", auth.Read, false, s.jobs}, {"POST /jobs", auth.Operate, false, s.bulk}, {"GET /jobs/{job}", auth.Read, false, s.job},
 		{"GET /jobs/new", auth.Write, false, s.newJob}, {"POST /jobs/new", auth.Write, false, s.createJob}, {"POST /jobs/preview", auth.Write, false, s.previewJob},
 		{"GET /jobs/{job}/edit", auth.Write, false, s.editJob}, {"POST /jobs/{job}/edit", auth.Write, false, s.saveJob},
-		{"GET /runs", auth.Read, false, s.runs}, {"GET /runs/{run}", auth.Read, false, s.run}, {"GET /dead", auth.Read, false, s.dead},
-		{"GET /events", auth.Read, false, s.events}, {"GET /audit", auth.Read, false, s.audit}, {"GET /alerts", auth.Read, false, s.alerts}, {"POST /alerts/{alert}", auth.Operate, false, s.acknowledge},
+		{"GET /runs", auth.Read, false, listPage("runs", "Runs", []string{"status", "job"}, s.Control.ListRuns)},
+		{"GET /runs/{run}", auth.Read, false, s.run}, {"GET /dead", auth.Read, false, s.dead},
+		{"GET /events", auth.Read, false, listPage("events", "Events", []string{"kind", "job"}, s.Control.ListEvents)},
+		{"GET /audit", auth.Read, false, listPage("audit", "Audit", []string{"job", "actor", "action", "since"}, s.Control.ListAudit)},
+		{"GET /alerts", auth.Read, false, s.alerts}, {"POST /alerts/{alert}", auth.Operate, false, s.acknowledge},
 		{"GET /channels/{channel}", auth.Read, false, s.channel}, {"POST /channels/{channel}", auth.Write, false, s.saveChannel},
 		{"GET /forecast", auth.Read, false, s.forecast}, {"GET /fleet", auth.Read, true, s.fleet}, {"GET /settings", auth.Read, true, s.settings},
 		{"/", auth.Known, false, func(r *request) error {
@@ -122,4 +134,65 @@ func (r *request) defaultNamespace() string {
 		return p.Namespaces[0]
 	}
 	return belfry.DefaultNamespace
+}
+
+//go:embed assets
+var assetFiles embed.FS
+
+// asset is an embedded file, compressed once.
+type asset struct {
+	hash       string
+	text, gzip []byte
+	media      string
+}
+
+// assets are the files by name. They are compressed when the first page is shown.
+var assets = sync.OnceValue(func() map[string]asset {
+	list, err := assetFiles.ReadDir("assets")
+	if err != nil {
+		panic(err)
+	}
+	found := map[string]asset{}
+	for _, file := range list {
+		text, err := assetFiles.ReadFile("assets/" + file.Name())
+		if err != nil {
+			panic(err)
+		}
+		sum := sha256.Sum256(text)
+		found[file.Name()] = asset{hex.EncodeToString(sum[:8]), text, compress(text, gzip.BestCompression), mime.TypeByExtension(path.Ext(file.Name()))}
+	}
+	return found
+})
+
+func compress(text []byte, level int) []byte {
+	var packed bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&packed, level) // which exists
+	w.Write(text)
+	w.Close()
+	return packed.Bytes()
+}
+
+func acceptsGzip(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
+}
+
+// assetPath is the address of a file, which changes with its content.
+func assetPath(name string) string { return "/assets/" + assets()[name].hash + "/" + name }
+
+func serveAsset(w http.ResponseWriter, r *http.Request) {
+	a, ok := assets()[r.PathValue("name")]
+	if !ok || a.hash != r.PathValue("hash") {
+		http.NotFound(w, r)
+		return
+	}
+	h, body := w.Header(), a.text
+	h.Set("Content-Type", a.media)
+	h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	h.Set("Vary", "Accept-Encoding")
+	if acceptsGzip(r) {
+		h.Set("Content-Encoding", "gzip")
+		body = a.gzip
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.Write(body)
 }

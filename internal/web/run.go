@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -75,16 +76,6 @@ func retrySchedule(run belfry.Run, job belfry.Job) (list []time.Time) {
 	return list
 }
 
-func (s *server) runs(r *request) error {
-	l, _, err := list(r, []string{"status", "job"}, pageSize, func(f belfry.RunFilter, p store.Page) ([]belfry.Run, store.Position, error) {
-		return s.Control.ListRuns(r.ctx, r.namespace, f, p)
-	})
-	if err != nil {
-		return err
-	}
-	return r.show("runs.html", "runs", "Runs", l)
-}
-
 func (s *server) actOnRun(r *request) error {
 	id, err := r.id("run")
 	if err != nil {
@@ -106,13 +97,8 @@ func (s *server) actOnRun(r *request) error {
 			return r.confirm("dead", confirmation{Title: "Discard this dead letter?", Text: "It moves to the history and can no longer be redriven.", Button: "Discard", Danger: true, Back: here})
 		}
 		_, err = s.Control.Discard(r.ctx, r.namespace, belfry.Discard{RunID: id})
-	default:
-		err = belfry.Errorf(belfry.NotFound, "there is no action %.40q", action)
 	}
-	if err != nil {
-		return err
-	}
-	return r.redirect(here, action)
+	return r.finish(err, here, action)
 }
 
 type deadPage struct {
@@ -126,20 +112,17 @@ var deadFilterNames = []string{"job", "error", "reason", "fingerprint"}
 func (s *server) dead(r *request) error {
 	p, filter := deadPage{}, belfry.DeadFilter{}
 	var err error
-	p.listing, filter, err = list(r, deadFilterNames, pageSize, func(f belfry.DeadFilter, page store.Page) ([]belfry.DeadLetter, store.Position, error) {
+	p.listing, filter, err = list(r, deadFilterNames, pageSize, func(ctx context.Context, namespace string, f belfry.DeadFilter, page store.Page) ([]belfry.DeadLetter, store.Position, error) {
 		all := f
 		all.Fingerprint = ""
-		if p.Groups, err = s.Control.GroupDeadLetters(r.ctx, r.namespace, all, 50); err != nil {
+		if p.Groups, err = s.Control.GroupDeadLetters(ctx, namespace, all, 50); err != nil {
 			return nil, store.Position{}, err
 		}
-		return s.Control.ListDeadLetters(r.ctx, r.namespace, f, page)
+		return s.Control.ListDeadLetters(ctx, namespace, f, page)
 	})
-	if err != nil {
-		return err
-	}
 	p.Chosen = filter.Fingerprint
 	p.Filter = slices.DeleteFunc(p.Filter, func(f *formField) bool { return f.Name == "fingerprint" })
-	return r.show("dead.html", "dead", "Dead letters", p)
+	return r.showSection("dead", "Dead letters", p, err)
 }
 
 // actOnDead redrives or discards all dead letters that match a filter, after a count.
@@ -152,24 +135,15 @@ func (s *server) actOnDead(r *request) error {
 	var result belfry.DeadResult
 	var err error
 	verb, text := "Redrive", "They run again, with all their retries, as their jobs are now."
-	switch r.PathValue("action") {
-	case "redrive":
+	if r.PathValue("action") == "redrive" {
 		result, err = s.Control.Redrive(r.ctx, r.namespace, belfry.Redrive{Filter: filter, All: all, DryRun: dry})
-	case "discard":
+	} else {
 		verb, text = "Discard", "They move to the history and can no longer be redriven."
 		result, err = s.Control.Discard(r.ctx, r.namespace, belfry.Discard{Filter: filter, All: all, DryRun: dry})
-	default:
-		err = belfry.Errorf(belfry.NotFound, "there is no action %.40q", r.PathValue("action"))
 	}
-	switch {
-	case err != nil:
-		return err
-	case !dry:
-		return r.redirect("/dead", r.PathValue("action"), "n", result.Done)
+	if err != nil || !dry {
+		return r.finish(err, "/dead", r.PathValue("action"), "n", result.Done)
 	}
-	count := number(result.Matched) + " dead letters"
-	if result.Matched == 1 {
-		count = "1 dead letter"
-	}
+	count := counted(result.Matched, "dead letter")
 	return r.confirm("dead", confirmation{Title: verb + " " + count + "?", Text: text, Button: verb + " " + count, Danger: verb == "Discard", Back: r.link("/dead")})
 }

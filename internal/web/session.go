@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"strings"
@@ -13,17 +15,34 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/auth"
+	"github.com/belfry-sh/belfry/internal/oidc"
 	"github.com/belfry-sh/belfry/internal/openapi"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// sessionCookie is the name of the cookie with a random token, of which the server stores the hash. With
-// TLS no other host and no plain connection can set it.
-func sessionCookie(r *http.Request) string {
-	if auth.ClientOf(r).Secure {
-		return "__Host-belfry_session"
+// The cookies: a random token, of which the server stores the hash, and a login that is pending.
+const (
+	sessionCookie = "belfry_session"
+	pendingCookie = "belfry_login"
+)
+
+// cookie is a cookie that no script reads. With TLS no other host and no plain connection can set it.
+// It is lax: the way back from an issuer begins at its site.
+func cookie(r *http.Request, name, value string, maxAge int) *http.Cookie {
+	secure := auth.ClientOf(r).Secure
+	if secure {
+		name = "__Host-" + name
 	}
-	return "belfry_session"
+	return &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, Secure: secure, SameSite: http.SameSiteLaxMode}
+}
+
+// cookieOf is the value of a cookie that a request has; empty: it has none.
+func cookieOf(r *http.Request, name string) string {
+	c, err := r.Cookie(cookie(r, name, "", 0).Name)
+	if err != nil {
+		return ""
+	}
+	return c.Value
 }
 
 func (s *server) requiresLogin() bool { return s.Access != nil && s.Access.Required() }
@@ -33,22 +52,21 @@ func (s *server) loggedIn(ctx context.Context, r *http.Request) *auth.Principal 
 	if !s.requiresLogin() {
 		return auth.Local()
 	}
-	c, err := r.Cookie(sessionCookie(r))
-	if err != nil || len(c.Value) != 64 {
+	token := cookieOf(r, sessionCookie)
+	if len(token) != 64 {
 		return nil
 	}
-	session, err := s.Control.Session(ctx, sha256.Sum256([]byte(c.Value)))
+	session, err := s.Control.Session(ctx, sha256.Sum256([]byte(token)))
 	if err != nil {
 		return nil
 	}
 	if session.Person != "" {
 		return s.principalOf(r.Context(), session.Person)
 	}
-	p, err := s.Access.Holder(session.Key)
-	if err != nil {
-		return nil
+	if p, err := s.Access.Holder(session.Key); err == nil {
+		return p
 	}
-	return p
+	return nil
 }
 
 // keyName is the name of the key of whoever is logged in.
@@ -126,8 +144,8 @@ func (s *server) startSession(r *request, p *auth.Principal, session store.Sessi
 	if err := s.Control.AddSession(r.ctx, session); err != nil {
 		return err
 	}
-	r.setCookie(token, int(store.SessionTimeout/time.Second)*60) // the server ends it earlier
-	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n\t") {
+	http.SetCookie(r.w, cookie(r.Request, sessionCookie, token, int(store.SessionTimeout/time.Second)*60)) // the server ends it earlier
+	if !isLocal(to) {
 		to = "/"
 	}
 	http.Redirect(r.w, r.Request, to, http.StatusSeeOther)
@@ -136,20 +154,105 @@ func (s *server) startSession(r *request, p *auth.Principal, session store.Sessi
 
 func (s *server) logout(r *request) error {
 	s.endSession(r)
-	r.setCookie("", -1)
+	http.SetCookie(r.w, cookie(r.Request, sessionCookie, "", -1))
 	http.Redirect(r.w, r.Request, "/login?done=logout", http.StatusSeeOther)
 	return nil
 }
 
 func (s *server) endSession(r *request) {
-	if c, err := r.Cookie(sessionCookie(r.Request)); err == nil {
-		_ = s.Control.EndSession(r.ctx, sha256.Sum256([]byte(c.Value))) // it ends by itself
+	if token := cookieOf(r.Request, sessionCookie); token != "" {
+		_ = s.Control.EndSession(r.ctx, sha256.Sum256([]byte(token))) // it ends by itself
 	}
 }
 
-func (r *request) setCookie(value string, maxAge int) {
-	http.SetCookie(r.w, &http.Cookie{
-		Name: sessionCookie(r.Request), Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, SameSite: http.SameSiteLaxMode,
-		Secure: auth.ClientOf(r.Request).Secure,
-	})
+const (
+	loginPath = "/login/oidc"
+
+	// CallbackPath is where an issuer sends people back to.
+	CallbackPath = "/login/callback"
+
+	// personTimeout is after how long a person logs in again: until then the issuer is not asked
+	// whether it still knows them.
+	personTimeout = 12 * time.Hour
+)
+
+// person is who has logged in without a key, as a session has it.
+type person struct {
+	oidc.User
+	Until time.Time `json:"until"`
+}
+
+// principalOf is what a person may do by the rules of now; nil: they must log in.
+func (s *server) principalOf(ctx context.Context, text string) *auth.Principal {
+	var who person
+	if s.OIDC == nil || json.Unmarshal([]byte(text), &who) != nil {
+		return nil
+	}
+	left := who.Until.Sub(s.Control.Now())
+	p, err := s.OIDC.Principal(who.User)
+	if left <= 0 || err != nil {
+		return nil
+	}
+	ended := make(chan struct{})
+	p.Ended = ended
+	timer := time.AfterFunc(left, func() { close(ended) })
+	context.AfterFunc(ctx, func() { timer.Stop() })
+	return p
+}
+
+// pendingLogin is a login that the issuer has not confirmed yet, in a cookie.
+type pendingLogin struct {
+	oidc.Flow
+	To string
+}
+
+func (s *server) startOIDC(r *request) error {
+	if s.OIDC == nil {
+		return belfry.Errorf(belfry.NotFound, "this server has no login with OpenID Connect")
+	}
+	to := r.URL.Query().Get("to")
+	address, flow, err := s.OIDC.Start(r.ctx)
+	if err != nil {
+		return r.refuseLogin(to, err)
+	}
+	text := base64.RawURLEncoding.EncodeToString(belfry.MustJSON(pendingLogin{flow, to}))
+	http.SetCookie(r.w, cookie(r.Request, pendingCookie, text, int(oidc.FlowTimeout/time.Second)))
+	http.Redirect(r.w, r.Request, address, http.StatusSeeOther)
+	return nil
+}
+
+func (s *server) finishOIDC(r *request) error {
+	if s.OIDC == nil {
+		return belfry.Errorf(belfry.NotFound, "this server has no login with OpenID Connect")
+	}
+	var pending pendingLogin
+	flow, _ := base64.RawURLEncoding.DecodeString(cookieOf(r.Request, pendingCookie))
+	_ = json.Unmarshal(flow, &pending) // without a flow nobody gets in
+	http.SetCookie(r.w, cookie(r.Request, pendingCookie, "", -1))
+	user, err := s.OIDC.Finish(r.ctx, pending.Flow, r.URL.Query())
+	if err != nil {
+		return r.refuseLogin(pending.To, err)
+	}
+	text := string(belfry.MustJSON(person{user, s.Control.Now().Add(personTimeout)}))
+	p := s.principalOf(r.ctx, text)
+	if p == nil {
+		return r.askLogin()
+	}
+	return s.startSession(r, p, store.Session{Person: text}, pending.To)
+}
+
+// refuseLogin says that a login failed. Details are for the log.
+func (r *request) refuseLogin(to string, err error) error {
+	r.server.Log.Warn("a login with OpenID Connect failed", "address", auth.ClientOf(r.Request).Address, "error", err)
+	form := r.server.loginForm(to)
+	form.Error = sentence(publicText(err))
+	return r.showStatus(openapi.StatusOf(belfry.CodeOf(err)), "login.html", "", "Log in", form)
+}
+
+func (s *server) loginForm(to string) loginForm {
+	form := loginForm{To: to}
+	if s.OIDC != nil { // at the public address, which the issuer leads back to and the cookie is for
+		form.Issuer, form.IssuerLink = s.OIDC.Host(), strings.TrimSuffix(s.OIDC.RedirectURL, CallbackPath)+loginPath+"?to="+url.QueryEscape(to)
+	}
+	return form
 }

@@ -117,15 +117,11 @@ func exactly(value any, zone string, viewer bool) template.HTML {
 	if at.IsZero() {
 		return noTime
 	}
-	location, err := time.LoadLocation(zone)
-	if err != nil {
-		location = time.UTC
-	}
 	mark := "data-stamp"
 	if viewer {
 		mark = "data-viewer"
 	}
-	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s" %s tabindex="0">%s</time>`, at.UTC().Format(time.RFC3339Nano), at.UTC().Format("2006-01-02 15:04:05 UTC"), mark, at.In(location).Format("2006-01-02 15:04:05 MST")))
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s" %s tabindex="0">%s</time>`, at.UTC().Format(time.RFC3339Nano), at.UTC().Format("2006-01-02 15:04:05 UTC"), mark, at.In(zoneOf(zone)).Format("2006-01-02 15:04:05 MST")))
 }
 
 // wallTime is an occurrence in the zone of its schedule.
@@ -142,24 +138,22 @@ func wallTime(o belfry.Occurrence) string {
 
 // relative is a distance in words; script does the same.
 func relative(d time.Duration, at time.Time) string {
-	form := "%s ago"
+	form := "%d %s ago"
 	if d > 0 {
-		form = "in %s"
-	} else {
-		d = -d
+		form = "in %d %s"
 	}
-	seconds := int(d.Round(time.Second).Seconds())
-	switch {
+	d = d.Abs()
+	switch seconds := int(d.Round(time.Second).Seconds()); {
 	case seconds < 1:
 		return "now"
 	case seconds < 60:
-		return fmt.Sprintf(form, fmt.Sprintf("%d s", seconds))
+		return fmt.Sprintf(form, seconds, "s")
 	case seconds < 3600:
-		return fmt.Sprintf(form, fmt.Sprintf("%d min", seconds/60))
+		return fmt.Sprintf(form, seconds/60, "min")
 	case seconds < 48*3600:
-		return fmt.Sprintf(form, fmt.Sprintf("%d h", seconds/3600))
+		return fmt.Sprintf(form, seconds/3600, "h")
 	case seconds < 60*86400:
-		return fmt.Sprintf(form, fmt.Sprintf("%d d", seconds/86400))
+		return fmt.Sprintf(form, seconds/86400, "d")
 	}
 	return at.UTC().Format("2006-01-02")
 }
@@ -198,6 +192,22 @@ func number(value any) string {
 		text = text[:i] + " " + text[i:]
 	}
 	return text
+}
+
+// counted is a number of things.
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return number(n) + " " + what + "s"
+}
+
+// zoneOf is a time zone, or UTC if there is none of that name.
+func zoneOf(name string) *time.Location {
+	if zone, err := time.LoadLocation(name); err == nil {
+		return zone
+	}
+	return time.UTC
 }
 
 // words is a name of the API as words: "Retry base" for retry_base_seconds.

@@ -112,7 +112,6 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// request is a request for a page.
 type request struct {
 	*http.Request
 	w         http.ResponseWriter
@@ -177,7 +176,6 @@ type on struct {
 	V any
 }
 
-// section is an entry of the navigation.
 type section struct{ Name, Label, Path, Key string }
 
 var sections = []section{
@@ -209,6 +207,14 @@ func (c navCounts) Of(section string) string {
 // show writes a page, or only its main part to a script that refreshes it.
 func (r *request) show(name, section, title string, data any) error {
 	return r.showStatus(http.StatusOK, name, section, title, data)
+}
+
+// showSection shows the page of a section, unless its data could not be read.
+func (r *request) showSection(section, title string, data any, err error) error {
+	if err != nil {
+		return err
+	}
+	return r.show(section+".html", section, title, data)
 }
 
 func (r *request) showStatus(status int, name, section, title string, data any) error {
@@ -247,7 +253,6 @@ func (r *request) sees(namespace string) bool {
 	return r.principal != nil && r.principal.Has(auth.Read) && r.principal.Sees(namespace)
 }
 
-// showPart writes a part of a page.
 func (r *request) showPart(name string, data any) error {
 	var out bytes.Buffer
 	if err := pages().ExecuteTemplate(&out, name, &page{r: r, Data: data}); err != nil {
@@ -298,6 +303,14 @@ func (r *request) redirect(path, done string, pairs ...any) error {
 	u.RawQuery = q.Encode()
 	http.Redirect(r.w, r.Request, u.String(), http.StatusSeeOther)
 	return nil
+}
+
+// finish is redirect, unless the change failed.
+func (r *request) finish(err error, path, done string, pairs ...any) error {
+	if err != nil {
+		return err
+	}
+	return r.redirect(path, done, pairs...)
 }
 
 // back is the page of this server that a form was on.
