@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/client"
 	"github.com/belfry-sh/belfry/internal/target"
@@ -41,42 +43,30 @@ func RunWorker(ctx context.Context, server string, concurrency int, in io.Reader
 		_, _ = io.Copy(io.Discard, in) // until the other process closes it, or is no more
 		stop()
 	}()
-	report := &executionWriter{out: bufio.NewWriterSize(out, 1<<20)}
+	var mu sync.Mutex // guards the report
+	report := bufio.NewWriterSize(out, 1<<20)
+	flush := func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		return report.Flush()
+	}
 	mux := worker.NewMux()
 	mux.HandleFunc(handlerName, func(_ context.Context, run *belfry.Run) error {
-		return report.add(execution{run.ID, time.Now().UnixMicro()})
+		mu.Lock()
+		defer mu.Unlock()
+		_, err := report.Write(binary.BigEndian.AppendUint64(run.ID[:], uint64(time.Now().UnixMicro())))
+		return err
 	})
 	var flushing sync.WaitGroup
-	flushing.Go(func() { report.flushUntil(ctx) })
+	flushing.Go(func() {
+		for sleep(ctx, reportInterval) == nil {
+			_ = flush() // the last one returns the error
+		}
+	})
 	err = worker.New(c, mux, worker.Concurrency(concurrency), worker.DrainTimeout(workerDrain/2), worker.Log(log)).Run(ctx)
 	stop()
 	flushing.Wait()
-	return errors.Join(err, report.flush())
-}
-
-// executionWriter writes records of executions.
-type executionWriter struct {
-	mu  sync.Mutex
-	out *bufio.Writer
-}
-
-func (w *executionWriter) add(e execution) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_, err := w.out.Write(binary.BigEndian.AppendUint64(e.run[:], uint64(e.at)))
-	return err
-}
-
-func (w *executionWriter) flush() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.out.Flush()
-}
-
-func (w *executionWriter) flushUntil(ctx context.Context) {
-	for sleep(ctx, reportInterval) == nil {
-		_ = w.flush() // the last one returns the error
-	}
+	return errors.Join(err, flush())
 }
 
 // readExecutions adds the records of a worker process until it ends.
@@ -99,52 +89,48 @@ func (s *session) withWorkers(ctx context.Context, server string, f func(ctx con
 	defer stop()
 	during, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	ended := make(chan error, s.Workers)
-	started := 0
+	var workers errgroup.Group
 	var err error
-	for ; started < s.Workers && err == nil; started++ {
-		err = s.startWorker(running, server, func(err error) {
-			cancel(errors.New("a worker process ended"))
-			ended <- err
-		})
+	for started := 0; started < s.Workers && err == nil; started++ {
+		var wait func() error
+		if wait, err = s.startWorker(running, server); err == nil {
+			workers.Go(func() error {
+				defer cancel(errors.New("a worker process ended"))
+				return wait()
+			})
+		}
 	}
 	if err == nil {
 		err = f(during)
-	} else {
-		started--
 	}
 	stop()
-	for range started {
-		err = errors.Join(err, <-ended)
-	}
-	return err
+	return errors.Join(err, workers.Wait())
 }
 
-// startWorker starts a worker process, which drains when ctx ends, and calls ended then.
-func (s *session) startWorker(ctx context.Context, server string, ended func(error)) error {
+// startWorker starts a worker process, which drains when ctx ends. Wait waits for that.
+func (s *session) startWorker(ctx context.Context, server string) (wait func() error, err error) {
 	cmd := s.WorkerCommand(ctx, server, s.Concurrency)
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	cmd.Cancel, cmd.WaitDelay = in.Close, workerDrain
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start a worker process: %w", err)
+		return nil, fmt.Errorf("start a worker process: %w", err)
 	}
-	go func() {
+	return func() error {
 		err := readExecutions(out, &s.executed)
 		_ = cmd.Wait() // returns the end of ctx, too
 		s.workerCPU.Add(int64(cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()))
 		if !cmd.ProcessState.Success() {
 			err = fmt.Errorf("a worker process failed: %s", cmd.ProcessState)
 		}
-		ended(err)
-	}()
-	return nil
+		return err
+	}, nil
 }
 
 // clientRequests is at most how many requests measure what the HTTP client alone reaches.
@@ -152,8 +138,8 @@ const clientRequests = 50_000
 
 // sink receives HTTP callbacks and records them.
 type sink struct {
-	server *http.Server
-	url    string
+	*http.Server
+	url string
 }
 
 func newSink(r *recorder) (*sink, error) {
@@ -173,34 +159,29 @@ func newSink(r *recorder) (*sink, error) {
 	mux.HandleFunc("POST /client", func(_ http.ResponseWriter, req *http.Request) {
 		_, _ = belfry.ParseID(req.Header.Get("Belfry-Run-Id")) // the same work, without a record
 	})
-	k := &sink{server: &http.Server{Handler: mux, ErrorLog: log.New(io.Discard, "", 0)}, url: "http://" + listener.Addr().String()}
-	go k.server.Serve(listener)
+	k := &sink{&http.Server{Handler: mux, ErrorLog: log.New(io.Discard, "", 0)}, "http://" + listener.Addr().String()}
+	go k.Serve(listener)
 	return k, nil
-}
-
-func (k *sink) close() { k.server.Close() }
-
-func (s *session) measureClient(ctx context.Context) (rate float64, err error) {
-	s.progress("measuring the HTTP client", 0, 0)
-	return s.sink.measureClient(ctx, min(clientRequests, s.Jobs), s.Concurrency)
 }
 
 // measureClient returns how many requests a second the HTTP client of a node makes to the
 // sink while nothing else runs.
-func (k *sink) measureClient(ctx context.Context, requests, concurrency int) (rate float64, err error) {
-	client := target.NewHTTP(target.HTTPOptions{Guard: target.NewGuard(true, nil), Concurrency: concurrency})
+func (s *session) measureClient(ctx context.Context) (rate float64, err error) {
+	s.progress("measuring the HTTP client", 0, 0)
+	client := target.NewHTTP(target.HTTPOptions{Guard: target.NewGuard(true, nil), Concurrency: s.Concurrency})
 	defer client.Close()
 	call := func(int) error {
 		now := time.Now()
-		run := &belfry.Run{ID: belfry.NewID(now), JobID: belfry.NewID(now), Attempt: 1, Kind: belfry.KindScheduled, ScheduledAt: now, Payload: payload(k.url + "/client")}
+		run := &belfry.Run{ID: belfry.NewID(now), JobID: belfry.NewID(now), Attempt: 1, Kind: belfry.KindScheduled, ScheduledAt: now, Payload: payload(s.sink.url + "/client")}
 		return client.Handle(ctx, run)
 	}
-	if err := inParallel(concurrency, concurrency, call); err != nil { // opens the connections
-		return 0, fmt.Errorf("measure the HTTP client: %w", err)
-	}
-	started := time.Now()
-	if err := inParallel(requests, concurrency, call); err != nil {
-		return 0, fmt.Errorf("measure the HTTP client: %w", err)
+	var started time.Time
+	requests := min(clientRequests, s.Jobs)
+	for _, calls := range []int{s.Concurrency, requests} { // the first ones open the connections
+		started = time.Now()
+		if err := inParallel(calls, s.Concurrency, call); err != nil {
+			return 0, fmt.Errorf("measure the HTTP client: %w", err)
+		}
 	}
 	return perSecond(requests, started), nil
 }
