@@ -14,12 +14,12 @@ import (
 // its id.
 type natsPublisher struct{ link[*nats.Conn] }
 
-func newNATS(c Connection) *natsPublisher {
+func newNATS(c Connection) (Publisher, error) {
 	return &natsPublisher{link[*nats.Conn]{
 		open:  func() (*nats.Conn, error) { return c.NATS(nats.NoReconnect()) },
 		lost:  (*nats.Conn).IsClosed,
 		close: (*nats.Conn).Close,
-	}}
+	}}, nil
 }
 
 // NATS connects, with more options.

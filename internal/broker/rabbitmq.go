@@ -28,12 +28,12 @@ type confirmChannel struct {
 
 const maxIdleChannels = 100 // a connection normally has up to 2,047
 
-func newRabbitMQ(c Connection) *rabbitMQ {
+func newRabbitMQ(c Connection) (Publisher, error) {
 	return &rabbitMQ{idle: make(chan *confirmChannel, maxIdleChannels), link: link[*amqp.Connection]{
 		open:  c.AMQP,
 		lost:  (*amqp.Connection).IsClosed,
 		close: func(conn *amqp.Connection) { _ = conn.CloseDeadline(time.Now().Add(time.Second)) },
-	}}
+	}}, nil
 }
 
 // AMQP connects.
