@@ -23,24 +23,19 @@ const (
 	Work    Permission = "work"    // claim runs and report results
 )
 
-// Roles lists the roles that have a permission, the least first.
-func (p Permission) Roles() []belfry.Role {
-	switch p {
-	case Public, Known:
-		return []belfry.Role{belfry.RoleReader, belfry.RoleOperator, belfry.RoleAuthor, belfry.RoleAdmin, belfry.RoleWorker}
-	case Read:
-		return []belfry.Role{belfry.RoleReader, belfry.RoleOperator, belfry.RoleAuthor, belfry.RoleAdmin}
-	case Operate:
-		return []belfry.Role{belfry.RoleOperator, belfry.RoleAuthor, belfry.RoleAdmin}
-	case Write:
-		return []belfry.Role{belfry.RoleAuthor, belfry.RoleAdmin}
-	case Admin:
-		return []belfry.Role{belfry.RoleAdmin}
-	case Work:
-		return []belfry.Role{belfry.RoleWorker, belfry.RoleAdmin}
-	}
-	return nil
+// roles are those that have a permission, the least first.
+var roles = map[Permission][]belfry.Role{
+	Public:  {belfry.RoleReader, belfry.RoleOperator, belfry.RoleAuthor, belfry.RoleAdmin, belfry.RoleWorker},
+	Known:   {belfry.RoleReader, belfry.RoleOperator, belfry.RoleAuthor, belfry.RoleAdmin, belfry.RoleWorker},
+	Read:    {belfry.RoleReader, belfry.RoleOperator, belfry.RoleAuthor, belfry.RoleAdmin},
+	Operate: {belfry.RoleOperator, belfry.RoleAuthor, belfry.RoleAdmin},
+	Write:   {belfry.RoleAuthor, belfry.RoleAdmin},
+	Admin:   {belfry.RoleAdmin},
+	Work:    {belfry.RoleWorker, belfry.RoleAdmin},
 }
+
+// Roles lists the roles that have a permission, the least first. The caller does not change them.
+func (p Permission) Roles() []belfry.Role { return roles[p] }
 
 // IsRole reports whether there is such a role.
 func IsRole(role belfry.Role) bool { return slices.Contains(Known.Roles(), role) }

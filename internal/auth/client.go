@@ -1,10 +1,12 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -57,22 +59,13 @@ func (p Proxies) Receive(r *http.Request) *http.Request {
 				break
 			}
 		}
-		proto, name := last(r.Header, "X-Forwarded-Proto"), last(r.Header, "X-Forwarded-Host")
-		if proto == "" {
-			proto = seen.proto
-		}
-		if name == "" {
-			name = seen.host
-		}
-		switch strings.ToLower(proto) {
+		switch strings.ToLower(cmp.Or(last(r.Header, "X-Forwarded-Proto"), seen.proto)) {
 		case "https":
 			c.Secure = true
 		case "http":
 			c.Secure = false
 		}
-		if name != "" {
-			host = name
-		}
+		host = cmp.Or(last(r.Header, "X-Forwarded-Host"), seen.host, host)
 	}
 	r = r.WithContext(context.WithValue(r.Context(), clientKey{}, c))
 	r.Host = host
@@ -81,12 +74,7 @@ func (p Proxies) Receive(r *http.Request) *http.Request {
 
 func (p Proxies) trust(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
-	for _, prefix := range p {
-		if prefix.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p, func(prefix netip.Prefix) bool { return prefix.Contains(addr) })
 }
 
 // hop is what a proxy says of the request that it got.

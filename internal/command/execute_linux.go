@@ -2,6 +2,7 @@ package command
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -83,28 +84,21 @@ func (c *Command) makePrivate(l *launch) (err error) {
 	if l.Private, err = os.MkdirTemp("", "belfry-command-"); err != nil {
 		return err
 	}
-	if l.Dir == "" {
-		l.Dir = l.Private
-	}
+	l.Dir = cmp.Or(l.Dir, l.Private)
 	if c.account.Uid == strconv.Itoa(os.Geteuid()) {
 		return nil
 	}
-	ids, err := c.account.GroupIds()
+	texts, err := c.account.GroupIds()
+	var ids []int
+	for _, text := range append([]string{c.account.Uid, c.account.Gid}, texts...) {
+		id, invalid := strconv.Atoi(text)
+		err, ids = errors.Join(err, invalid), append(ids, id)
+	}
 	if err != nil {
 		return err
 	}
-	l.User = &credentials{}
-	for _, text := range ids {
-		id, err := strconv.Atoi(text)
-		if err != nil {
-			return err
-		}
-		l.User.Groups = append(l.User.Groups, id)
-	}
-	uid, err := strconv.Atoi(c.account.Uid)
-	gid, gidErr := strconv.Atoi(c.account.Gid)
-	l.User.UID, l.User.GID = uid, gid
-	return errors.Join(err, gidErr, os.Chown(l.Private, uid, gid))
+	l.User = &credentials{UID: ids[0], GID: ids[1], Groups: ids[2:]}
+	return os.Chown(l.Private, l.User.UID, l.User.GID)
 }
 
 // remove removes what is left of an attempt whose supervisor has ended. It has done so
