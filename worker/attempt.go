@@ -301,17 +301,6 @@ func (p *Pool) abandon(cause error, attempts ...*attempt) {
 	signal(p.changed)
 }
 
-// interrupt ends the contexts of all attempts because the pool stops.
-func (p *Pool) interrupt() {
-	live := p.live()
-	if len(live) > 0 {
-		p.log.Info("interrupting attempts that did not finish within the drain timeout", "attempts", len(live))
-	}
-	for _, a := range live {
-		a.cancel(ErrInterrupted)
-	}
-}
-
 func (p *Pool) live() []*attempt {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -193,7 +193,13 @@ func (p *Pool) drain() {
 	p.locked(func() { p.draining = true })
 	idle := func() bool { return p.busy == p.stuck }
 	if !p.await(p.drainTimeout, idle) {
-		p.interrupt()
+		live := p.live()
+		if len(live) > 0 {
+			p.log.Info("interrupting attempts that did not finish within the drain timeout", "attempts", len(live))
+		}
+		for _, a := range live {
+			a.cancel(ErrInterrupted)
+		}
 		if !p.await(interruptGrace, idle) {
 			p.abandon(ErrInterrupted, p.live()...)
 		}

@@ -2,6 +2,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,15 +104,16 @@ func (n *Node) openTracing(ctx context.Context) error {
 	return nil
 }
 
-// listen opens the port, and the one for metrics, if there is to be one. A peer that has
-// disappeared, such as a worker that waits for a run, is noticed within half a minute.
+// listen opens the port, and the one for metrics, if there is to be one: on this machine alone,
+// unless its address names another host. A peer of the API that has disappeared, such as a
+// worker that waits for a run, is noticed within half a minute.
 func (n *Node) listen(ctx context.Context) (err error) {
 	config := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
 	if n.listener, err = config.Listen(ctx, "tcp", n.config.Listen); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	if n.config.MetricsListen != "" {
-		if n.metricsListener, err = new(net.ListenConfig).Listen(ctx, "tcp", metricsAddress(n.config.MetricsListen)); err != nil {
+	if host, port, invalid := net.SplitHostPort(n.config.MetricsListen); invalid == nil {
+		if n.metricsListener, err = new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port)); err != nil {
 			return fmt.Errorf("--metrics-listen: %w", err)
 		}
 	}

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -113,16 +112,6 @@ const (
 	ownerInterval   = time.Second // between two looks at who reads the cluster
 	maxReadyCounted = 10_000      // runs of each handler
 )
-
-// metricsAddress is where metrics and profiles are served: on this machine alone, unless
-// the address names another host.
-func metricsAddress(address string) string {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return address // Validate refuses it
-	}
-	return net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port)
-}
 
 // metricsHandler serves metrics and profiles without a key, except the command line, in
 // which there may be a password of the database.
