@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/propagation"
+
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/secret"
@@ -299,19 +301,17 @@ func (p *Pool) abandon(cause error, attempts ...*attempt) {
 	signal(p.changed)
 }
 
-// interrupt ends the contexts of all attempts because the pool stops.
-func (p *Pool) interrupt() {
-	live := p.live()
-	if len(live) > 0 {
-		p.log.Info("interrupting attempts that did not finish within the drain timeout", "attempts", len(live))
-	}
-	for _, a := range live {
-		a.cancel(ErrInterrupted)
-	}
-}
-
 func (p *Pool) live() []*attempt {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Collect(maps.Values(p.running))
+}
+
+// traceContext is the context of a handler: with the span of its attempt, which the server
+// sends, as remote span. What the handler records and sends becomes part of its trace.
+func traceContext(ctx context.Context, c *belfry.TraceContext) context.Context {
+	if c == nil {
+		return ctx
+	}
+	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": c.Traceparent, "tracestate": c.Tracestate})
 }

@@ -19,9 +19,7 @@ const (
 // ends.
 func (p *Pool) claimLoop(ctx context.Context, loop int) {
 	defer func() {
-		p.mu.Lock()
-		p.claiming--
-		p.mu.Unlock()
+		p.locked(func() { p.claiming-- })
 		signal(p.changed)
 	}()
 	for {
@@ -35,24 +33,19 @@ func (p *Pool) claimLoop(ctx context.Context, loop int) {
 		var pause time.Duration
 		switch {
 		case err != nil:
-			p.mu.Lock()
-			p.uncertainSince = time.Now() // runs may be taken that never arrived; complete heartbeats let the source release them
-			p.mu.Unlock()
+			// Runs may be taken that never arrived; complete heartbeats let the source release them.
+			p.locked(func() { p.uncertainSince = time.Now() })
 			if ended { // by this side: it says nothing about the source
 				break
 			}
 			p.outage.failed("claim", err)
-			p.mu.Lock()
-			pause = p.retry.delay()
-			p.mu.Unlock()
+			p.locked(func() { pause = p.retry.delay() })
 		case len(runs) == 0:
 			pause = jitter(pollInterval) - time.Since(sent)
 			fallthrough
 		default:
 			p.outage.recovered("claim")
-			p.mu.Lock()
-			p.retry.next = 0
-			p.mu.Unlock()
+			p.locked(func() { p.retry.next = 0 })
 		}
 		more := sleep(ctx, pause)
 		p.release(max(slots-len(runs), 0)) // not before: the other loop is not to claim instead

@@ -58,9 +58,7 @@ func (p *Pool) sendLoop(ctx context.Context) {
 			p.outage.failed("finish", err)
 		}
 		if len(batch) == 1 {
-			p.mu.Lock()
-			p.unsent = append(p.unsent[1:], p.unsent[0])
-			p.mu.Unlock()
+			p.locked(func() { p.unsent = append(p.unsent[1:], p.unsent[0]) })
 		}
 		if !sleep(ctx, retry.delay()) {
 			return

@@ -34,9 +34,7 @@ func (p *Pool) heartbeatLoop(ctx context.Context) {
 		case err != nil:
 			if ctx.Err() == nil {
 				p.outage.failed("heartbeat", err)
-				p.mu.Lock()
-				p.stopClaims() // it is repeated: its connection may be as dead as that of the heartbeat
-				p.mu.Unlock()
+				p.locked(p.stopClaims) // it is repeated: its connection may be as dead as that of the heartbeat
 			}
 			if logs = false; len(heartbeat.Logs) > 0 && belfry.CodeOf(err) == belfry.Invalid {
 				p.log.Warn("the server does not accept logs of running attempts; they are sent with the results", "error", err)

@@ -149,18 +149,6 @@ func (p *Pool) logsAccepted(chunks []belfry.LogChunk) {
 	}
 }
 
-// hasNewLog reports whether a running handler wrote something since the last heartbeat.
-func (p *Pool) hasNewLog() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, a := range p.running {
-		if _, text := a.log.chunk(); text != "" {
-			return true
-		}
-	}
-	return false
-}
-
 // awaitHeartbeat waits for d until the next heartbeat is due. It is due earlier, but not
 // within a second after the last one was sent, when a handler has written to its log. It
 // returns false if ctx ended.
@@ -171,7 +159,8 @@ func (p *Pool) awaitHeartbeat(ctx context.Context, d time.Duration, sent time.Ti
 		case <-logged:
 			logged, early = nil, time.After(logInterval-time.Since(sent))
 		case <-early:
-			if p.hasNewLog() {
+			var logs []belfry.LogChunk
+			if p.locked(func() { logs = p.newLogs() }); len(logs) > 0 {
 				return true
 			}
 			logged, early = p.logged, nil

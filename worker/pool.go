@@ -35,7 +35,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -179,14 +181,25 @@ func (p *Pool) begin(base context.Context) error {
 	return nil
 }
 
+// locked calls f while it holds mu.
+func (p *Pool) locked(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f()
+}
+
 // drain waits for running attempts and for their results to be accepted.
 func (p *Pool) drain() {
-	p.mu.Lock()
-	p.draining = true
-	p.mu.Unlock()
+	p.locked(func() { p.draining = true })
 	idle := func() bool { return p.busy == p.stuck }
 	if !p.await(p.drainTimeout, idle) {
-		p.interrupt()
+		live := p.live()
+		if len(live) > 0 {
+			p.log.Info("interrupting attempts that did not finish within the drain timeout", "attempts", len(live))
+		}
+		for _, a := range live {
+			a.cancel(ErrInterrupted)
+		}
 		if !p.await(interruptGrace, idle) {
 			p.abandon(ErrInterrupted, p.live()...)
 		}
@@ -199,9 +212,8 @@ func (p *Pool) drain() {
 func (p *Pool) await(d time.Duration, done func() bool) bool {
 	timeout := time.After(d)
 	for expired := false; ; {
-		p.mu.Lock()
-		ok := p.claiming == 0 && done()
-		p.mu.Unlock()
+		ok := false
+		p.locked(func() { ok = p.claiming == 0 && done() })
 		if ok || expired {
 			return ok
 		}
@@ -266,3 +278,80 @@ func DrainTimeout(d time.Duration) Option {
 
 // Log is where the pool logs. Default: slog.Default().
 func Log(l *slog.Logger) Option { return func(p *Pool) { p.log = l } }
+
+// backoff is the delays between tries: they double from min to max, with jitter.
+type backoff struct {
+	min, max time.Duration
+	next     time.Duration // zero: start again from min
+}
+
+func (b *backoff) delay() time.Duration {
+	d := max(b.next, b.min)
+	b.next = min(2*d, b.max)
+	return jitter(d)
+}
+
+// jitter adds or removes up to a fifth of d, so that workers that were started together
+// do not call together for ever.
+func jitter(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
+}
+
+// sleep waits for d. It returns false if ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// signal signals on a channel with a buffer of one; signals are merged.
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// outage keeps the log short: one line when the first call fails, and one when all
+// calls that failed succeed again.
+type outage struct {
+	log *slog.Logger
+
+	mu      sync.Mutex // guards the fields below
+	failing []string   // the calls that failed when last tried
+	since   time.Time
+}
+
+func (o *outage) failed(call string, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if slices.Contains(o.failing, call) {
+		return
+	}
+	o.failing = append(o.failing, call)
+	if len(o.failing) > 1 {
+		o.log.Debug("another call fails", "call", call, "error", err)
+		return
+	}
+	o.since = time.Now()
+	o.log.Warn("the source fails; calls are retried until it answers", "call", call, "error", err)
+}
+
+func (o *outage) recovered(call string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	at := slices.Index(o.failing, call)
+	if at < 0 {
+		return
+	}
+	o.failing = slices.Delete(o.failing, at, at+1)
+	if len(o.failing) == 0 {
+		o.log.Info("the source answers again", "after", time.Since(o.since).Round(time.Millisecond))
+	}
+}

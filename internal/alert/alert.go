@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -56,17 +57,18 @@ type Alerts struct {
 	log    *slog.Logger
 
 	leading  bool
-	since    time.Time            // the last round looked at everything before
-	reported time.Time            // there are events of deaths up to here
-	checked  belfry.ID            // failing jobs up to this one were looked at
-	usual    map[belfry.ID]usual  // of jobs with long runs
-	senders  map[string]*delivery // by namespace and channel
-	stopping atomic.Bool          // no other message is begun
+	since    time.Time              // the last round looked at everything before
+	reported time.Time              // there are events of deaths up to here
+	checked  belfry.ID              // failing jobs up to this one were looked at
+	usual    map[belfry.ID]usual    // of jobs with long runs
+	senders  map[string]*sync.Mutex // by namespace and channel, locked while it sends
+	sending  sync.WaitGroup
+	stopping atomic.Bool // no other message is begun
 }
 
 // New makes the alerts of a node.
 func New(s Store, sender Sender, owner belfry.ID, log *slog.Logger) *Alerts {
-	return &Alerts{store: s, sender: sender, owner: owner, log: log, usual: map[belfry.ID]usual{}, senders: map[string]*delivery{}}
+	return &Alerts{store: s, sender: sender, owner: owner, log: log, usual: map[belfry.ID]usual{}, senders: map[string]*sync.Mutex{}}
 }
 
 // Run evaluates alerts until ctx ends.
@@ -94,9 +96,7 @@ func (a *Alerts) Run(ctx context.Context) error {
 // release ends the lease after the messages under way.
 func (a *Alerts) release(ctx context.Context) {
 	a.stopping.Store(true)
-	for _, d := range a.senders {
-		d.wait()
-	}
+	a.sending.Wait()
 	if a.leading {
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()

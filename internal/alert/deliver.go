@@ -1,8 +1,11 @@
 package alert
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,34 +22,6 @@ const (
 	longestPause = 10 * time.Minute
 )
 
-// delivery sends the messages of one channel, one after the other, so that a channel that
-// hangs delays no other.
-type delivery struct {
-	mu   sync.Mutex
-	busy bool
-	done sync.WaitGroup
-}
-
-func (d *delivery) begin() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.busy {
-		return false
-	}
-	d.busy = true
-	d.done.Add(1)
-	return true
-}
-
-func (d *delivery) end() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.busy = false
-	d.done.Done()
-}
-
-func (d *delivery) wait() { d.done.Wait() }
-
 // deliver sends what is due, unless the channel is paused, rests after a failure or is
 // still sending. Messages under way end although the round does.
 func (a *Alerts) deliver(c belfry.Channel, now time.Time) {
@@ -54,36 +29,36 @@ func (a *Alerts) deliver(c belfry.Channel, now time.Time) {
 		return
 	}
 	name := c.Namespace + "/" + c.Name
-	d := a.senders[name]
-	if d == nil {
-		d = &delivery{}
-		a.senders[name] = d
+	busy := a.senders[name] // so that a channel that hangs delays no other
+	if busy == nil {
+		busy = &sync.Mutex{}
+		a.senders[name] = busy
 	}
-	if !d.begin() {
+	if !busy.TryLock() {
 		return
 	}
-	go func() {
-		defer d.end()
+	a.sending.Go(func() {
+		defer busy.Unlock()
 		if err := a.send(context.Background(), c); err != nil {
 			a.log.Warn("messages could not be sent", "channel", c.Name, "error", err)
 		}
-	}()
+	})
 }
 
-// send sends the messages of a channel until one fails.
+// send sends the messages of a channel, one after the other, until one fails.
 func (a *Alerts) send(ctx context.Context, c belfry.Channel) error {
-	claim, cancel := context.WithTimeout(ctx, roundTimeout)
-	records, err := a.store.ClaimAlerts(claim, c.Namespace, c.Name, claimHold, 1)
-	cancel()
-	for n := 0; err == nil && len(records) > 0 && n < sendLimit; n++ {
-		if err = a.sendOne(ctx, c, &records[0]); err != nil || a.stopping.Load() {
+	for range sendLimit {
+		claim, cancel := context.WithTimeout(ctx, roundTimeout)
+		records, err := a.store.ClaimAlerts(claim, c.Namespace, c.Name, claimHold, 1)
+		cancel()
+		if err != nil || len(records) == 0 {
 			return err
 		}
-		claim, cancel := context.WithTimeout(ctx, roundTimeout)
-		records, err = a.store.ClaimAlerts(claim, c.Namespace, c.Name, claimHold, 1)
-		cancel()
+		if err := a.sendOne(ctx, c, &records[0]); err != nil || a.stopping.Load() {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 func (a *Alerts) sendOne(ctx context.Context, c belfry.Channel, r *store.AlertRecord) error {
@@ -116,4 +91,58 @@ func pauseAfter(earlier int, failure error) time.Duration {
 		pause = min(max(pause, e.RetryAfter), longestPause)
 	}
 	return pause
+}
+
+// sentences say what an alert is about: one thing, by its name, or several, by their number.
+var sentences = map[belfry.AlertKind]struct{ one, many string }{
+	belfry.AlertDead:        {"a run of {} died", "{} runs died"},
+	belfry.AlertFailing:     {"{} failed", "{} jobs failed"},
+	belfry.AlertRecovered:   {"{} has recovered", "{} jobs have recovered"},
+	belfry.AlertNotStarted:  {"{} did not start within {bound} of its time", "{} occurrences did not start within {bound} of their time"},
+	belfry.AlertNotFinished: {"{} did not succeed within {bound} of its time", "{} occurrences did not succeed within {bound} of their time"},
+	belfry.AlertSlow:        {"a run of {} takes longer than {bound}", "{} runs take longer than {bound}"},
+	belfry.AlertSkipped:     {"{} was skipped", "{} jobs were skipped"},
+	belfry.AlertLag:         {"a due run of {} waits longer than {bound}", "{} due runs wait longer than {bound}"},
+	belfry.AlertCatchUp:     {"{} catches up on many missed occurrences", "{} jobs catch up on many missed occurrences"},
+	belfry.AlertMonitor:     {"monitor {} is late", "{} monitors are late"},
+	belfry.AlertTest:        {"this is a test", "this is a test"},
+}
+
+// message says what an alert is about in a sentence.
+func message(a *belfry.Alert) string {
+	s, first, bound := a.Subscription, belfry.AlertItem{}, "usual"
+	if len(a.Items) > 0 {
+		first = a.Items[0]
+	}
+	if d := within(s, 0); d > 0 {
+		bound = notify.Duration(d)
+	}
+	text, subject := sentences[s.On].one, cmp.Or(first.Name, "a job without a name")
+	if a.Count != 1 {
+		text, subject = sentences[s.On].many, notify.Thousands(a.Count)
+	}
+	text = strings.NewReplacer("{}", subject, "{bound}", bound).Replace(text)
+	if s.On == belfry.AlertDead && a.Count != 1 {
+		text += ofJobs(a)
+	}
+	if n := count(s); n > 1 && (s.On == belfry.AlertFailing || s.On == belfry.AlertSkipped) {
+		text += fmt.Sprintf(" %d times in a row", n)
+	}
+	if first.Error != "" && s.On != belfry.AlertRecovered {
+		text += ": " + first.Error
+	}
+	return text
+}
+
+// ofJobs names the job if all items are of one.
+func ofJobs(a *belfry.Alert) string {
+	for _, item := range a.Items {
+		if item.JobID != a.Items[0].JobID || item.Name == "" {
+			return ""
+		}
+	}
+	if len(a.Items) == 0 || len(a.Items) == maxItems {
+		return ""
+	}
+	return " of " + a.Items[0].Name
 }

@@ -106,10 +106,6 @@ func subscriptionKey(s belfry.Subscription) string {
 	return fmt.Sprintf("%s %q %q %d %d", s.On, s.Job, s.Tag, s.Count, s.WithinSeconds)
 }
 
-// keyOf is the same for subscriptions and findings that are one alert of a channel. Deaths
-// are grouped by their cause.
-func keyOf(s belfry.Subscription, f *finding) string { return subscriptionKey(s) + " " + f.fingerprint }
-
 // group is the findings of one alert.
 type group struct {
 	subscription belfry.Subscription
@@ -155,7 +151,7 @@ func groupFindings(c *belfry.Channel, findings []finding) (groups []*group) {
 			if f.namespace != c.Namespace || !match(s, f) {
 				continue
 			}
-			key := keyOf(s, f)
+			key := subscriptionKey(s) + " " + f.fingerprint // deaths are grouped by their cause
 			g := byKey[key]
 			if g == nil {
 				g = &group{subscription: s, key: key}

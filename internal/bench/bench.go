@@ -204,7 +204,7 @@ func (s *session) close() error {
 		s.shared.Close()
 	}
 	if s.sink != nil {
-		s.sink.close()
+		s.sink.Close()
 	}
 	if s.temporary && !s.Keep {
 		return os.RemoveAll(s.Data)
@@ -245,6 +245,21 @@ func (s *session) withStore(ctx context.Context, f func(store.Store) error) erro
 		return err
 	}
 	return errors.Join(f(st), st.Close())
+}
+
+// execute runs the nodes, waits for an instant and calls f, which waits for so many runs. It returns
+// the processor time since the instant.
+func (s *session) execute(ctx context.Context, at time.Time, runs int, f func(ctx context.Context) error) (cpuSeconds float64, err error) {
+	s.executed.reserve(runs)
+	var before time.Duration
+	err = s.runNodes(ctx, func(ctx context.Context, _ string) error {
+		if err := s.waitUntil(ctx, at); err != nil {
+			return err
+		}
+		before = cpuTime()
+		return f(ctx)
+	})
+	return (cpuTime() - before + time.Duration(s.workerCPU.Load())).Seconds(), err
 }
 
 // runNodes runs the nodes, and the worker processes of the first one, while f runs, and

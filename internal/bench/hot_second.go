@@ -42,23 +42,17 @@ func HotSecond(ctx context.Context, c Config) (r HotSecondResult, err error) {
 	}
 	var at time.Time
 	if err := s.withStore(ctx, func(st store.Store) (err error) {
-		at, r.CreatedPerSecond, err = s.registerHotSecond(ctx, st)
+		at, r.CreatedPerSecond, err = s.registerFor(ctx, st, s.Jobs, func(at time.Time) (population, error) {
+			policy, err := plan.Compile(s.spec(yearly(at)))
+			return population{jobs: s.Jobs, payload: s.payload(), from: st.Now(), policy: func(int) *plan.Policy { return policy }}, err
+		})
 		return err
 	}); err != nil {
 		return r, err
 	}
-	s.executed.reserve(s.Jobs)
-	var before time.Duration
-	if err := s.runNodes(ctx, func(ctx context.Context, _ string) error {
-		if err := s.waitUntil(ctx, at); err != nil {
-			return err
-		}
-		before = cpuTime()
-		return s.waitForRuns(ctx, s.Jobs)
-	}); err != nil {
+	if r.CPUSeconds, err = s.execute(ctx, at, s.Jobs, func(ctx context.Context) error { return s.waitForRuns(ctx, s.Jobs) }); err != nil {
 		return r, err
 	}
-	r.CPUSeconds = (cpuTime() - before + time.Duration(s.workerCPU.Load())).Seconds()
 	if s.sink != nil { // again, since the speed of a machine changes
 		again, err := s.measureClient(ctx)
 		if err != nil {
@@ -86,28 +80,6 @@ func HotSecond(ctx context.Context, c Config) (r HotSecondResult, err error) {
 		}
 		return nil
 	})
-}
-
-func (s *session) registerHotSecond(ctx context.Context, st store.Store) (at time.Time, rate float64, err error) {
-	p := population{jobs: s.Jobs, payload: s.payload()}
-	compile := func(at time.Time) error {
-		policy, err := plan.Compile(s.spec(yearly(at)))
-		p.policy, p.from = func(int) *plan.Policy { return policy }, st.Now()
-		return err
-	}
-	if err := compile(st.Now().AddDate(0, 6, 0)); err != nil {
-		return at, 0, err
-	}
-	if at, err = s.start(ctx, st, p, s.Jobs); err != nil {
-		return at, 0, err
-	}
-	if err := compile(at); err != nil {
-		return at, 0, err
-	}
-	if rate, err = s.register(ctx, st, p); err != nil {
-		return at, 0, err
-	}
-	return at, rate, inTime(st.Now(), at)
 }
 
 // CreateConfig is a registration of jobs.
@@ -161,17 +133,13 @@ func Create(ctx context.Context, c CreateConfig) (r CreateResult, err error) {
 
 // distantPolicies gives the jobs the minutes of a day in half a year.
 func distantPolicies(now time.Time) (func(i int) *plan.Policy, error) {
-	policies := make([]*plan.Policy, 24*60)
-	for i := range policies {
+	policies, err := compileEach(24*60, func(i int) belfry.Spec {
 		spec := belfry.DefaultSpec()
 		spec.Type = belfry.TypeHTTP
 		spec.Schedule = yearly(now.AddDate(0, 6, 0).Add(time.Duration(i) * time.Minute))
-		var err error
-		if policies[i], err = plan.Compile(spec); err != nil {
-			return nil, err
-		}
-	}
-	return func(i int) *plan.Policy { return policies[i%len(policies)] }, nil
+		return spec
+	})
+	return func(i int) *plan.Policy { return policies[i%len(policies)] }, err
 }
 
 // importJobs creates jobs through the API and returns how many in a second.

@@ -103,6 +103,36 @@ func (s *session) start(ctx context.Context, st store.Store, p population, soon 
 	return st.Now().Add(registering + lead).Truncate(time.Second).Add(time.Second), nil
 }
 
+// registerFor registers jobs that are due at an instant, which it chooses, and returns how many
+// in a second. Soon is how many of them a node loads at its start.
+func (s *session) registerFor(ctx context.Context, st store.Store, soon int, jobs func(at time.Time) (population, error)) (at time.Time, rate float64, err error) {
+	p, err := jobs(st.Now().AddDate(0, 6, 0))
+	if err != nil {
+		return at, 0, err
+	}
+	if at, err = s.start(ctx, st, p, soon); err != nil {
+		return at, 0, err
+	}
+	if p, err = jobs(at); err == nil {
+		rate, err = s.register(ctx, st, p)
+	}
+	if err != nil {
+		return at, 0, err
+	}
+	return at, rate, inTime(st.Now(), at)
+}
+
+// compileEach compiles so many specs.
+func compileEach(n int, spec func(i int) belfry.Spec) (policies []*plan.Policy, err error) {
+	policies = make([]*plan.Policy, n)
+	for i := range policies {
+		if policies[i], err = plan.Compile(spec(i)); err != nil {
+			return nil, err
+		}
+	}
+	return policies, nil
+}
+
 // inTime returns an error if so little time is left that the node may not be ready.
 func inTime(now, start time.Time) error {
 	if left := start.Sub(now); left < minLead/5 {

@@ -90,7 +90,14 @@ func Steady(ctx context.Context, c SteadyConfig) (r SteadyResult, err error) {
 	r.About, r.Rate, r.DurationSeconds = s.about(), c.Rate, c.Duration.Seconds()
 	var start time.Time
 	if err := s.withStore(ctx, func(st store.Store) (err error) {
-		if start, r.CreatedPerSecond, err = s.registerSteady(ctx, st, c); err != nil {
+		soon := min(s.Jobs, c.Rate*int(min(c.period(), loadHorizon).Seconds()))
+		policy, err := s.steadyPolicies(c, st.Now())
+		if err != nil {
+			return err
+		}
+		if start, r.CreatedPerSecond, err = s.registerFor(ctx, st, soon, func(at time.Time) (population, error) {
+			return population{jobs: s.Jobs, payload: s.payload(), policy: policy, from: at.Add(-time.Microsecond)}, nil
+		}); err != nil {
 			return err
 		}
 		r.BytesPerJob, err = s.bytesPerJob(ctx, st)
@@ -98,18 +105,11 @@ func Steady(ctx context.Context, c SteadyConfig) (r SteadyResult, err error) {
 	}); err != nil {
 		return r, err
 	}
-	s.executed.reserve(expected + c.Rate*10)
-	var before time.Duration
-	if err := s.runNodes(ctx, func(ctx context.Context, _ string) error {
-		if err := s.waitUntil(ctx, start); err != nil {
-			return err
-		}
-		before = cpuTime()
+	if r.CPUSeconds, err = s.execute(ctx, start, expected+c.Rate*10, func(ctx context.Context) error {
 		return s.sampleSteady(ctx, start.Add(c.Duration), expected, &r)
 	}); err != nil {
 		return r, err
 	}
-	r.CPUSeconds = (cpuTime() - before + time.Duration(s.workerCPU.Load())).Seconds()
 	return r, s.withStore(ctx, func(st store.Store) error {
 		history, err := s.history(ctx, st, belfry.JobRunFilter{Since: start, Until: start.Add(c.Duration)})
 		if err != nil {
@@ -120,38 +120,21 @@ func Steady(ctx context.Context, c SteadyConfig) (r SteadyResult, err error) {
 	})
 }
 
-func (s *session) registerSteady(ctx context.Context, st store.Store, c SteadyConfig) (start time.Time, rate float64, err error) {
-	p := population{jobs: s.Jobs, payload: s.payload()}
-	if p.policy, err = s.steadyPolicies(c, st.Now()); err != nil {
-		return start, 0, err
-	}
-	soon := min(s.Jobs, c.Rate*int(min(c.period(), loadHorizon).Seconds()))
-	if start, err = s.start(ctx, st, p, soon); err != nil {
-		return start, 0, err
-	}
-	p.from = start.Add(-time.Microsecond)
-	if rate, err = s.register(ctx, st, p); err != nil {
-		return start, 0, err
-	}
-	return start, rate, inTime(st.Now(), start)
-}
-
 // steadyPolicies gives every second of the period the same number of jobs, which their
 // jitter spreads over the second. The other jobs are due in half a year.
 func (s *session) steadyPolicies(c SteadyConfig, now time.Time) (func(i int) *plan.Policy, error) {
 	slots := int(c.period().Seconds())
-	policies := make([]*plan.Policy, slots)
-	for i := range policies {
+	policies, err := compileEach(slots, func(i int) belfry.Spec {
 		minute := "*"
 		if slots > 60 {
 			minute = fmt.Sprint(i / 60)
 		}
 		spec := s.spec(fmt.Sprintf("%d %s * * * *", i%60, minute))
 		spec.JitterSeconds = 1
-		var err error
-		if policies[i], err = plan.Compile(spec); err != nil {
-			return nil, err
-		}
+		return spec
+	})
+	if err != nil {
+		return nil, err
 	}
 	idle, err := plan.Compile(s.spec(yearly(now.AddDate(0, 6, 0))))
 	if err != nil {

@@ -52,11 +52,18 @@ type address struct {
 	query  url.Values
 }
 
-// kinds are the schemes of URLs with the default ports; an SQS region has none.
-var kinds = map[string]string{"kafka": "9092", "nats": "4222", "amqp": "5672", "amqps": "5671", "redis": "6379", "rediss": "6379", "sqs": ""}
+// kind is what is different between brokers.
+type kind struct {
+	port   string                              // the default; an SQS region has none
+	option string                              // that a URL may have behind a question mark
+	open   func(Connection) (Publisher, error) // connects to nothing
+}
 
-// options are what a URL may say behind a question mark, by scheme.
-var options = map[string]string{"kafka": "version", "sqs": "endpoint"}
+// kinds are the brokers by the schemes of their URLs.
+var kinds = map[string]kind{
+	"kafka": {"9092", "version", newKafka}, "nats": {"4222", "", newNATS}, "sqs": {"", "endpoint", newSQS},
+	"amqp": {"5672", "", newRabbitMQ}, "amqps": {"5671", "", newRabbitMQ}, "redis": {"6379", "", newRedis}, "rediss": {"6379", "", newRedis},
+}
 
 const urlForms = "kafka://host:9092,host:9092, nats://host:4222, amqp://host:5672/vhost, redis://host:6379/0 or sqs://eu-west-1"
 
@@ -91,7 +98,8 @@ func New(c Connection) (Connection, []belfry.FieldError) {
 func parseAddress(text string) (a address, problem string) {
 	scheme, rest, found := strings.Cut(text, "://")
 	a.scheme = strings.ToLower(scheme)
-	port, known := kinds[a.scheme]
+	kind, known := kinds[a.scheme]
+	port := kind.port
 	if !found || !known {
 		return a, "must begin with one of kafka, nats, amqp, amqps, redis, rediss and sqs, such as " + urlForms
 	}
@@ -105,7 +113,7 @@ func parseAddress(text string) (a address, problem string) {
 		return a, "has options that cannot be read"
 	}
 	for name := range a.query {
-		if name != options[a.scheme] {
+		if name != kind.option {
 			return a, fmt.Sprintf("has an unknown option %q", name)
 		}
 	}

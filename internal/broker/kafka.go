@@ -69,7 +69,7 @@ func (c Connection) beforeHeaders() bool {
 	return n == 1 && minor < 11
 }
 
-func newKafka(c Connection) (*kafka, error) {
+func newKafka(c Connection) (Publisher, error) {
 	options, err := c.Kafka()
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 // entry.
 type redisStream struct{ pool *redis.Pool }
 
-func newRedis(c Connection) *redisStream {
+func newRedis(c Connection) (Publisher, error) {
 	return &redisStream{&redis.Pool{
 		MaxIdle: 16, IdleTimeout: time.Minute, DialContext: c.redis,
 		TestOnBorrow: func(conn redis.Conn, used time.Time) error {
@@ -25,7 +25,7 @@ func newRedis(c Connection) *redisStream {
 			_, err := redis.DoWithTimeout(conn, connectTimeout, "PING")
 			return err
 		},
-	}}
+	}}, nil
 }
 
 func (c Connection) redis(ctx context.Context) (redis.Conn, error) {

@@ -31,6 +31,11 @@ type simpleQueue struct {
 	urls   sync.Map // of queues, by name
 }
 
+func newSQS(c Connection) (Publisher, error) {
+	client, err := c.SQS()
+	return &simpleQueue{client: client}, err
+}
+
 // SQS returns a client for the region. Without a user name the access key is that of the
 // environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN.
 func (c Connection) SQS() (*sqs.Client, error) {

@@ -2,6 +2,7 @@ package command
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +11,9 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -83,28 +86,21 @@ func (c *Command) makePrivate(l *launch) (err error) {
 	if l.Private, err = os.MkdirTemp("", "belfry-command-"); err != nil {
 		return err
 	}
-	if l.Dir == "" {
-		l.Dir = l.Private
-	}
+	l.Dir = cmp.Or(l.Dir, l.Private)
 	if c.account.Uid == strconv.Itoa(os.Geteuid()) {
 		return nil
 	}
-	ids, err := c.account.GroupIds()
+	texts, err := c.account.GroupIds()
+	var ids []int
+	for _, text := range append([]string{c.account.Uid, c.account.Gid}, texts...) {
+		id, invalid := strconv.Atoi(text)
+		err, ids = errors.Join(err, invalid), append(ids, id)
+	}
 	if err != nil {
 		return err
 	}
-	l.User = &credentials{}
-	for _, text := range ids {
-		id, err := strconv.Atoi(text)
-		if err != nil {
-			return err
-		}
-		l.User.Groups = append(l.User.Groups, id)
-	}
-	uid, err := strconv.Atoi(c.account.Uid)
-	gid, gidErr := strconv.Atoi(c.account.Gid)
-	l.User.UID, l.User.GID = uid, gid
-	return errors.Join(err, gidErr, os.Chown(l.Private, uid, gid))
+	l.User = &credentials{UID: ids[0], GID: ids[1], Groups: ids[2:]}
+	return os.Chown(l.Private, l.User.UID, l.User.GID)
 }
 
 // remove removes what is left of an attempt whose supervisor has ended. It has done so
@@ -184,4 +180,193 @@ func bubblewrap(as *credentials) string {
 	}
 	bubblewraps.Store(uid, path)
 	return path
+}
+
+// Subcommand is the hidden command of the program that calls Main.
+const Subcommand = "sandbox-exec"
+
+// The stages of a launch, each a process of this program: the supervisor starts one that
+// confines itself and becomes the command. With bubblewrap it confines itself in two steps.
+const (
+	stageSupervise = "supervise"
+	stagePrepare   = "prepare"
+	stageConfine   = "confine"
+	stageProbe     = "probe" // does nothing
+)
+
+// Files that a stage inherits.
+const (
+	configFD = 3 + iota
+	statusFD
+	controlFD
+)
+
+// What stages say on the status pipe, one in a line.
+const (
+	sayLayer  = "layer"
+	sayError  = "error"
+	sayExit   = "exit"
+	saySignal = "signal"
+)
+
+// selfPath is the running program, also after another was installed in its place.
+const selfPath = "/proc/self/exe"
+
+const exitNotRun = 125
+
+// Main is the main function of a stage and returns the exit code.
+func Main(args []string) int {
+	runtime.LockOSThread() // what confines a process is set for its thread, and so is the signal at the parent's death
+	if len(args) == 1 && args[0] == stageProbe {
+		return 0
+	}
+	var l launch
+	config, err := os.ReadFile(fmt.Sprintf("/proc/self/fd/%d", configFD)) // from its beginning, whoever read it before
+	if err == nil {
+		err = json.Unmarshal(config, &l)
+	}
+	if len(args) != 1 || err != nil {
+		fmt.Fprintln(os.Stderr, Subcommand, "is used by workers; see: belfry worker --help")
+		return exitNotRun
+	}
+	switch args[0] {
+	case stageSupervise:
+		err = l.supervise()
+	case stagePrepare:
+		err = l.prepare()
+	case stageConfine:
+		err = l.confine(true)
+	}
+	if err != nil {
+		say(sayError, err.Error())
+		return exitNotRun
+	}
+	return 0
+}
+
+func say(key, text string) {
+	_, _ = unix.Write(statusFD, []byte(key+" "+strings.ReplaceAll(text, "\n", " ")+"\n"))
+}
+
+// supervise starts the next stage and ends when none of its descendants is left.
+func (l *launch) supervise() error {
+	defer l.remove()
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("become the parent of orphans: %w", err)
+	}
+	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT) // only the worker ends it; a handler is not inherited
+	cmd := exec.Command(selfPath, Subcommand, stagePrepare)
+	cmd.Env, cmd.Dir = os.Environ(), "/"
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.ExtraFiles = []*os.File{os.NewFile(configFD, "config"), os.NewFile(statusFD, "status")}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	var killing sync.Once
+	kill := func() { killing.Do(func() { go l.killAll() }) }
+	go func() {
+		control := os.NewFile(controlFD, "control")
+		for b := make([]byte, 1); ; {
+			if n, err := control.Read(b); n == 0 || err != nil { // the worker asks for it, or is gone
+				kill()
+				return
+			}
+			l.signalAll(unix.SIGTERM)
+		}
+	}()
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, 0, nil)
+		switch {
+		case err == unix.EINTR:
+		case err != nil: // there are no more
+			return nil
+		case pid == cmd.Process.Pid:
+			if status.Signaled() {
+				say(saySignal, status.Signal().String())
+			} else {
+				say(sayExit, strconv.Itoa(status.ExitStatus()))
+			}
+			kill()
+		}
+	}
+}
+
+// killAll kills all descendants until the process ends. They are stopped first: a stopped
+// process cannot fork, and it still counts, so that a fork bomb meets its limit.
+func (l *launch) killAll() {
+	for {
+		stopped := map[int]bool{}
+		for found := true; found && len(stopped) < 1<<20; {
+			found = false
+			for _, p := range descendants() {
+				if !stopped[p.pid] {
+					stopped[p.pid], found = true, true
+					p.signal(unix.SIGSTOP)
+				}
+			}
+		}
+		for _, p := range descendants() {
+			p.signal(unix.SIGKILL)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// signalAll asks all descendants to end, but not bubblewrap, which would kill the others.
+func (l *launch) signalAll(s unix.Signal) {
+	for _, p := range descendants() {
+		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.pid)); l.Bubblewrap == "" || string(name) != "bwrap\n" {
+			p.signal(s)
+		}
+	}
+}
+
+// process is a process and its parent.
+type process struct{ pid, parent int }
+
+// signal sends a signal, unless the process has ended and its number is used again.
+func (p process) signal(s unix.Signal) {
+	fd, err := unix.PidfdOpen(p.pid, 0)
+	if err == nil {
+		defer unix.Close(fd)
+		if parent, ok := parentOf(p.pid); ok && (parent == p.parent || parent == os.Getpid()) {
+			_ = unix.PidfdSendSignal(fd, s, nil, 0)
+		}
+	} else if err != unix.ESRCH {
+		_ = unix.Kill(p.pid, s)
+	}
+}
+
+// descendants lists all processes below this one that have not ended.
+func descendants() (list []process) {
+	entries, _ := os.ReadDir("/proc")
+	children := map[int][]int{}
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			if parent, ok := parentOf(pid); ok {
+				children[parent] = append(children[parent], pid)
+			}
+		}
+	}
+	for next := []int{os.Getpid()}; len(next) > 0; next = next[1:] {
+		for _, pid := range children[next[0]] {
+			list, next = append(list, process{pid, next[0]}), append(next, pid)
+		}
+	}
+	return list
+}
+
+// parentOf returns the parent of a process that has not ended. The name in the file may
+// have blanks and brackets.
+func parentOf(pid int) (parent int, ok bool) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	if err != nil || len(fields) < 2 {
+		return 0, false
+	}
+	parent, err = strconv.Atoi(fields[1])
+	return parent, err == nil && fields[0] != "Z" && fields[0] != "X"
 }

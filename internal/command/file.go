@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -331,12 +332,7 @@ func (c *Command) prepare(fail func(field, format string, args ...any)) {
 	if c.Limits.Memory > 0 && c.Limits.Memory < minMemory {
 		fail("limits.memory", "must be at least 32MiB, which it takes to start a command")
 	}
-	if c.Limits.Processes == 0 {
-		c.Limits.Processes = defaultProcesses
-	}
-	if c.Limits.Files == 0 {
-		c.Limits.Files = defaultFiles
-	}
+	c.Limits.Processes, c.Limits.Files = cmp.Or(c.Limits.Processes, defaultProcesses), cmp.Or(c.Limits.Files, defaultFiles)
 	if err := c.setAccount(); err != nil {
 		fail("user", "%s", err)
 	}

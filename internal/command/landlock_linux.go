@@ -31,20 +31,16 @@ func (l *launch) landlock(wrapped bool) (version int, err error) {
 	}
 	size := uintptr(8) // of what the version knows of the attributes
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: unix.LANDLOCK_ACCESS_FS_MAKE_SYM<<1 - 1}
-	if version >= 2 {
-		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_REFER
-	}
-	if version >= 3 {
-		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	for since, right := range map[int]uint64{2: unix.LANDLOCK_ACCESS_FS_REFER, 3: unix.LANDLOCK_ACCESS_FS_TRUNCATE, 5: unix.LANDLOCK_ACCESS_FS_IOCTL_DEV} {
+		if version >= since {
+			attr.Handled_access_fs |= right
+		}
 	}
 	if version >= 4 {
 		size = 16
-	}
-	if version >= 4 && !l.Network {
-		attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
-	}
-	if version >= 5 {
-		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+		if !l.Network {
+			attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+		}
 	}
 	if version >= 6 {
 		size = 24
@@ -61,13 +57,12 @@ func (l *launch) landlock(wrapped bool) (version int, err error) {
 	} else {
 		read, write = append(read, systemFacts...), append(write, systemDevices...)
 	}
-	for _, path := range read {
-		if err := allow(int(fd), path, attr.Handled_access_fs&rightsToRead); err != nil {
-			return 0, err
+	for i, path := range append(read, write...) {
+		rights := attr.Handled_access_fs
+		if i < len(read) {
+			rights &= rightsToRead
 		}
-	}
-	for _, path := range write {
-		if err := allow(int(fd), path, attr.Handled_access_fs); err != nil {
+		if err := allow(int(fd), path, rights); err != nil {
 			return 0, err
 		}
 	}

@@ -73,20 +73,15 @@ func (q *natsQueue) ready(ctx context.Context) error {
 	}
 	_, err := q.js.Stream(ctx, q.prefix) // An operator may have created it, with replicas.
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		err = q.createStream(ctx)
+		_, err = q.js.CreateStream(ctx, jetstream.StreamConfig{
+			Name: q.prefix, Subjects: []string{q.prefix + ".ready.>"}, Storage: jetstream.MemoryStorage, Discard: jetstream.DiscardOld,
+			MaxAge: maxAge * time.Second, MaxMsgsPerSubject: maxKept, MaxMsgSize: maxBody, NoAck: true,
+		})
+	}
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node was first
+		err = nil
 	}
 	q.hasStream = err == nil
-	return err
-}
-
-func (q *natsQueue) createStream(ctx context.Context) error {
-	_, err := q.js.CreateStream(ctx, jetstream.StreamConfig{
-		Name: q.prefix, Subjects: []string{q.prefix + ".ready.>"}, Storage: jetstream.MemoryStorage, Discard: jetstream.DiscardOld,
-		MaxAge: maxAge * time.Second, MaxMsgsPerSubject: maxKept, MaxMsgSize: maxBody, NoAck: true,
-	})
-	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node was first
-		return nil
-	}
 	return err
 }
 

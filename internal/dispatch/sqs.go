@@ -45,20 +45,15 @@ func (q *sqsQueue) url(ctx context.Context, lane string) (*string, error) {
 	found, err := q.client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: name})
 	if err == nil {
 		q.urls[lane] = found.QueueUrl
-		return found.QueueUrl, nil
+	} else if _, missing := errors.AsType[*types.QueueDoesNotExist](err); missing {
+		var created *sqs.CreateQueueOutput
+		if created, err = q.client.CreateQueue(ctx, &sqs.CreateQueueInput{
+			QueueName: name, Attributes: map[string]string{"MessageRetentionPeriod": strconv.Itoa(maxAge), "VisibilityTimeout": "30"},
+		}); err == nil {
+			q.urls[lane] = created.QueueUrl
+		}
 	}
-	if _, missing := errors.AsType[*types.QueueDoesNotExist](err); !missing {
-		return nil, err
-	}
-	created, err := q.client.CreateQueue(ctx, &sqs.CreateQueueInput{
-		QueueName:  name,
-		Attributes: map[string]string{"MessageRetentionPeriod": strconv.Itoa(maxAge), "VisibilityTimeout": "30"},
-	})
-	if err != nil {
-		return nil, err
-	}
-	q.urls[lane] = created.QueueUrl
-	return created.QueueUrl, nil
+	return q.urls[lane], err
 }
 
 // check forgets a queue that is gone.

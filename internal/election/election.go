@@ -203,8 +203,8 @@ func (c *campaign) rebalance(ctx context.Context) error {
 			lose = append(lose, shard)
 		}
 	}
-	c.endTerms(lose...)
 	if len(lose) > 0 {
+		c.endTerms(func(shard int, _ *term) bool { return slices.Contains(lose, shard) })
 		if err := c.release(ctx1, shardNames(lose), c.names()); err != nil {
 			return err
 		}
@@ -241,18 +241,7 @@ func (c *campaign) apply(ctx context.Context, leases []store.Lease, until time.T
 			c.extendTerm(ctx, shard, lease, until)
 		}
 	}
-	c.endOthers(held)
-}
-
-// endOthers ends the terms of shards that are not held.
-func (c *campaign) endOthers(held map[int]bool) {
-	var ended []int
-	for shard := range c.terms {
-		if !held[shard] {
-			ended = append(ended, shard)
-		}
-	}
-	c.endTerms(ended...)
+	c.endTerms(func(shard int, _ *term) bool { return !held[shard] })
 }
 
 func (c *campaign) extendTerm(ctx context.Context, shard int, lease store.Lease, until time.Time) {
@@ -260,7 +249,7 @@ func (c *campaign) extendTerm(ctx context.Context, shard int, lease store.Lease,
 		if t.epoch == lease.Epoch && t.extend(until) {
 			return
 		}
-		c.endTerms(shard) // it ended meanwhile, or another node had the lease
+		c.endTerms(func(s int, _ *term) bool { return s == shard }) // it ended meanwhile, or another node had the lease
 	}
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	t := &term{epoch: lease.Epoch, until: until, end: end, ended: make(chan struct{})}
@@ -278,33 +267,35 @@ func (c *campaign) extendTerm(ctx context.Context, shard int, lease store.Lease,
 }
 
 // endTerms ends terms together and waits until their Lead functions have returned.
-func (c *campaign) endTerms(shards ...int) {
-	for _, shard := range shards {
-		c.terms[shard].expiry.Stop()
-		c.terms[shard].end()
+func (c *campaign) endTerms(which func(shard int, t *term) bool) {
+	var ended []*term
+	for shard, t := range c.terms {
+		if which(shard, t) {
+			t.expiry.Stop()
+			t.end()
+			delete(c.terms, shard)
+			ended = append(ended, t)
+		}
 	}
-	for _, shard := range shards {
-		<-c.terms[shard].ended
-		delete(c.terms, shard)
+	for _, t := range ended {
+		<-t.ended
 	}
 }
 
 func (c *campaign) expire(now time.Time) {
-	var ended []int
-	for shard, t := range c.terms {
+	c.endTerms(func(shard int, t *term) bool {
 		if now.After(t.until) {
 			c.Log.Warn("a shard's lease could not be renewed in time", "shard", shard)
-			ended = append(ended, shard)
 		}
-	}
-	c.endTerms(ended...)
+		return now.After(t.until)
+	})
 }
 
 // resign ends all terms and releases the leases, so that others can have the shards at
 // once.
 func (c *campaign) resign(ctx context.Context) {
 	names := c.names()
-	c.endTerms(slices.Collect(maps.Keys(c.terms))...)
+	c.endTerms(func(int, *term) bool { return true })
 	c.running.Wait()
 	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
 	defer cancel()

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -117,10 +118,14 @@ func (e *etcd) Hold(ctx context.Context, owner belfry.ID, names []string) (held 
 		}
 		delete(missing, key)
 	}
-	if err := e.delete(ctx, extra); err != nil {
+	if _, err := e.change(ctx, extra, func(key string) (clientv3.Cmp, clientv3.Op) { // if they are still of the lease
+		return clientv3.Compare(clientv3.LeaseValue(key), "=", e.lease), clientv3.OpDelete(key)
+	}); err != nil {
 		return nil, 0, err
 	}
-	taken, err := e.create(ctx, owner, missing)
+	taken, err := e.change(ctx, slices.Sorted(maps.Keys(missing)), func(key string) (clientv3.Cmp, clientv3.Op) { // if nobody has them
+		return clientv3.Compare(clientv3.CreateRevision(key), "=", 0), clientv3.OpPut(key, owner.String(), clientv3.WithLease(e.lease))
+	})
 	return append(held, taken...), time.Duration(seconds) * time.Second, err
 }
 
@@ -152,19 +157,13 @@ func (e *etcd) renew(ctx context.Context) (int64, error) {
 	return granted.TTL, nil
 }
 
-// create takes the keys that nobody has, and returns their names.
-func (e *etcd) create(ctx context.Context, owner belfry.ID, keys map[string]bool) (names []string, err error) {
-	all := make([]string, 0, len(keys))
-	for key := range keys {
-		all = append(all, key)
-	}
-	slices.Sort(all)
-	for batch := range slices.Chunk(all, etcdBatch) {
+// change does an operation for each key whose condition holds, and returns the names of these.
+func (e *etcd) change(ctx context.Context, keys []string, what func(key string) (clientv3.Cmp, clientv3.Op)) (names []string, err error) {
+	for batch := range slices.Chunk(keys, etcdBatch) {
 		var each []clientv3.Op
 		for _, key := range batch {
-			free := clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
-			put := clientv3.OpPut(key, owner.String(), clientv3.WithLease(e.lease))
-			each = append(each, clientv3.OpTxn([]clientv3.Cmp{free}, []clientv3.Op{put}, nil))
+			condition, op := what(key)
+			each = append(each, clientv3.OpTxn([]clientv3.Cmp{condition}, []clientv3.Op{op}, nil))
 		}
 		done, err := e.client.Txn(ctx).Then(each...).Commit()
 		if err != nil {
@@ -177,21 +176,6 @@ func (e *etcd) create(ctx context.Context, owner belfry.ID, keys map[string]bool
 		}
 	}
 	return names, nil
-}
-
-// delete deletes keys, if they are still of the lease.
-func (e *etcd) delete(ctx context.Context, keys []string) error {
-	for batch := range slices.Chunk(keys, etcdBatch) {
-		var each []clientv3.Op
-		for _, key := range batch {
-			mine := clientv3.Compare(clientv3.LeaseValue(key), "=", e.lease)
-			each = append(each, clientv3.OpTxn([]clientv3.Cmp{mine}, []clientv3.Op{clientv3.OpDelete(key)}, nil))
-		}
-		if _, err := e.client.Txn(ctx).Then(each...).Commit(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // revoke ends the lease, and with it all that the node holds.

@@ -55,7 +55,7 @@ func (c *campaign) acquireFromService(ctx, call context.Context, names []string)
 			shards[shard] = c.terms[shard] == nil || c.terms[shard].extend(until)
 		}
 	}
-	c.endOthers(shards)
+	c.endTerms(func(shard int, _ *term) bool { return !shards[shard] })
 	leases, err := c.Store.Hold(call, c.Node, c.records(held), lasts)
 	if err != nil {
 		return fmt.Errorf("leases of %s could not be recorded: %w", c.kind(), err)

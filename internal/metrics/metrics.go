@@ -7,6 +7,7 @@
 package metrics
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // Values of labels that users choose.
@@ -31,9 +33,8 @@ const (
 type Metrics struct {
 	registry *prometheus.Registry
 
-	lag, duration, statements, requests        *prometheus.HistogramVec
-	attempts, dead, catchUps, missed, failures *prometheus.CounterVec
-	dispatched, keysRefused, heldBack          *prometheus.CounterVec
+	histograms map[*metric]*prometheus.HistogramVec
+	counters   map[*metric]*prometheus.CounterVec
 
 	mu     sync.RWMutex
 	queues map[string]bool
@@ -60,33 +61,29 @@ type workSeries struct {
 
 // New makes the metrics of a process, with those of the Go runtime and of the process.
 func New() *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), queues: map[string]bool{}, types: map[string]bool{}, work: map[workKey]*workSeries{}}
-	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), gauges{m})
-	m.lag, m.duration = m.histogram(scheduleLag), m.histogram(executionDuration)
-	m.statements, m.requests = m.histogram(statementDuration), m.histogram(requestDuration)
-	m.attempts, m.dead, m.failures = m.counter(attempts), m.counter(runsDead), m.counter(databaseErrors)
-	m.catchUps, m.missed = m.counter(catchUpRuns), m.counter(missedOccurrences)
-	m.dispatched, m.heldBack = m.counter(dispatched), m.counter(sharesHeld)
-	m.heldBack.WithLabelValues()
-	for _, event := range []string{DispatchAnnounced, DispatchReceived, DispatchClaimed, DispatchStale} {
-		m.dispatched.WithLabelValues(event)
+	m := &Metrics{
+		registry: prometheus.NewRegistry(), histograms: map[*metric]*prometheus.HistogramVec{}, counters: map[*metric]*prometheus.CounterVec{},
+		queues: map[string]bool{}, types: map[string]bool{}, work: map[workKey]*workSeries{},
 	}
-	m.keysRefused = m.counter(keysRefused)
-	m.keysRefused.WithLabelValues(KeyWrong)
-	m.keysRefused.WithLabelValues(KeyLimited)
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), gauges{m})
+	for _, d := range declared {
+		switch {
+		case d.kind == kindHistogram:
+			m.histograms[d] = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: d.name, Help: d.help, Buckets: d.buckets}, d.labels)
+			m.registry.MustRegister(m.histograms[d])
+		case d.kind == kindCounter && d != connectionWaits: // which is read
+			m.counters[d] = prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.name, Help: d.help}, d.labels)
+			m.registry.MustRegister(m.counters[d])
+		}
+	}
+	m.counters[sharesHeld].WithLabelValues()
+	for _, event := range []string{DispatchAnnounced, DispatchReceived, DispatchClaimed, DispatchStale} {
+		m.counters[dispatched].WithLabelValues(event)
+	}
+	for _, reason := range []string{KeyWrong, KeyLimited} {
+		m.counters[keysRefused].WithLabelValues(reason)
+	}
 	return m
-}
-
-func (m *Metrics) histogram(d *metric) *prometheus.HistogramVec {
-	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: d.name, Help: d.help, Buckets: d.buckets}, d.labels)
-	m.registry.MustRegister(v)
-	return v
-}
-
-func (m *Metrics) counter(d *metric) *prometheus.CounterVec {
-	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.name, Help: d.help}, d.labels)
-	m.registry.MustRegister(v)
-	return v
 }
 
 // Handler serves the metrics, as Prometheus text or OpenMetrics.
@@ -155,21 +152,21 @@ func (m *Metrics) Missed(lane string, run int, notRun int64) {
 // Dispatched counts runs in announcements over a broker, by what became of them.
 func (m *Metrics) Dispatched(event string, runs int) {
 	if m != nil {
-		m.dispatched.WithLabelValues(event).Add(float64(runs))
+		m.counters[dispatched].WithLabelValues(event).Add(float64(runs))
 	}
 }
 
 // KeyRefused counts a key that was refused.
 func (m *Metrics) KeyRefused(reason string) {
 	if m != nil {
-		m.keysRefused.WithLabelValues(reason).Inc()
+		m.counters[keysRefused].WithLabelValues(reason).Inc()
 	}
 }
 
 // HeldBack counts that runs did not get a free slot, which was kept for other namespaces.
 func (m *Metrics) HeldBack() {
 	if m != nil {
-		m.heldBack.WithLabelValues().Inc()
+		m.counters[sharesHeld].WithLabelValues().Inc()
 	}
 }
 
@@ -179,8 +176,8 @@ func (m *Metrics) Statement(what string, took time.Duration, failed bool) {
 	if m == nil {
 		return
 	}
-	m.statements.WithLabelValues(what).Observe(took.Seconds())
-	failures := m.failures.WithLabelValues(what) // it exists from the first statement on
+	m.histograms[statementDuration].WithLabelValues(what).Observe(took.Seconds())
+	failures := m.counters[databaseErrors].WithLabelValues(what) // it exists from the first statement on
 	if failed {
 		failures.Inc()
 	}
@@ -192,10 +189,7 @@ func (m *Metrics) Request(pattern string, status int, took time.Duration) {
 	if m == nil {
 		return
 	}
-	if pattern == "" {
-		pattern = other
-	}
-	m.requests.WithLabelValues(pattern, strconv.Itoa(status/100)+"xx").Observe(took.Seconds())
+	m.histograms[requestDuration].WithLabelValues(cmp.Or(pattern, other), strconv.Itoa(status/100)+"xx").Observe(took.Seconds())
 }
 
 func keyOf(lane string) workKey {
@@ -235,15 +229,99 @@ func boundedName(known map[string]bool, name string, most int) string {
 
 func (m *Metrics) newSeries(key workKey) *workSeries {
 	s := &workSeries{
-		lag: m.lag.WithLabelValues(key.queue, key.kind), duration: m.duration.WithLabelValues(key.queue, key.kind),
-		catchUps: m.catchUps.WithLabelValues(key.queue, key.kind), missed: m.missed.WithLabelValues(key.queue, key.kind),
+		lag: m.histograms[scheduleLag].WithLabelValues(key.queue, key.kind), duration: m.histograms[executionDuration].WithLabelValues(key.queue, key.kind),
+		catchUps: m.counters[catchUpRuns].WithLabelValues(key.queue, key.kind), missed: m.counters[missedOccurrences].WithLabelValues(key.queue, key.kind),
 		outcomes: map[belfry.Outcome]prometheus.Counter{}, dead: map[belfry.Reason]prometheus.Counter{},
 	}
 	for _, outcome := range belfry.Outcome("").EnumValues() {
-		s.outcomes[belfry.Outcome(outcome.Value)] = m.attempts.WithLabelValues(key.queue, key.kind, outcome.Value)
+		s.outcomes[belfry.Outcome(outcome.Value)] = m.counters[attempts].WithLabelValues(key.queue, key.kind, outcome.Value)
 	}
 	for _, reason := range []belfry.Reason{belfry.ReasonOutOfRetries, belfry.ReasonPermanent, belfry.ReasonPoison} {
-		s.dead[reason] = m.dead.WithLabelValues(key.queue, key.kind, string(reason))
+		s.dead[reason] = m.counters[runsDead].WithLabelValues(key.queue, key.kind, string(reason))
 	}
 	return s
+}
+
+// maxActivity is how many namespaces are counted in a minute. What the others do is not
+// counted.
+const maxActivity = 1000
+
+// activity counts by namespace and minute, for the page.
+type activity struct {
+	mu     sync.Mutex
+	minute time.Time
+	counts map[string]*activityCounts // of the minute
+	ended  []store.Activity           // of minutes before it, to be recorded
+}
+
+type activityCounts struct {
+	store.ActivityCounts
+	changed bool // since it was last recorded
+}
+
+// of finds the counts of a namespace in this minute; nil: there are too many. mu is held.
+func (a *activity) of(namespace string, now time.Time) *activityCounts {
+	if minute := now.Truncate(time.Minute); minute.After(a.minute) || a.counts == nil {
+		a.ended = a.take(a.ended)
+		a.minute, a.counts = minute, map[string]*activityCounts{}
+	}
+	c := a.counts[namespace]
+	if c == nil && len(a.counts) < maxActivity {
+		c = new(activityCounts)
+		a.counts[namespace] = c
+	}
+	return c
+}
+
+func (a *activity) take(list []store.Activity) []store.Activity {
+	for namespace, c := range a.counts {
+		if c.changed {
+			c.changed = false
+			list = append(list, store.Activity{Minute: a.minute.UTC(), Namespace: namespace, Counts: c.ActivityCounts})
+		}
+	}
+	return list
+}
+
+func (a *activity) started(runs []*belfry.Run) {
+	now := time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, run := range runs {
+		if c := a.of(run.Namespace, now); c != nil {
+			c.AddLag(run.StartedAt.Sub(run.ReadyAt))
+			c.changed = true
+		}
+	}
+}
+
+func (a *activity) settled(ended []Attempt) {
+	now := time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range ended {
+		c := a.of(ended[i].Namespace, now)
+		if c == nil {
+			continue
+		}
+		c.changed = true
+		switch {
+		case ended[i].Outcome == belfry.OutcomeSucceeded:
+			c.ActivityCounts[store.CountSucceeded]++
+		case ended[i].Dead != "":
+			c.ActivityCounts[store.CountDead]++
+		case ended[i].Outcome == belfry.OutcomeFailed || ended[i].Outcome == belfry.OutcomeTimedOut || ended[i].Outcome == belfry.OutcomeLost:
+			c.ActivityCounts[store.CountFailed]++
+		}
+	}
+}
+
+// TakeActivity returns what changed since the last call, with all that was counted in the
+// same minute.
+func (m *Metrics) TakeActivity() []store.Activity {
+	m.activity.mu.Lock()
+	defer m.activity.mu.Unlock()
+	list := m.activity.take(m.activity.ended)
+	m.activity.ended = nil
+	return list
 }

@@ -2,6 +2,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,7 @@ type Node struct {
 	store     store.Store
 	downSince time.Time // when the process before it stopped, if only one can use the store
 	listener  net.Listener
+	keyFile   *api.Keys // nil: there is none
 	access    *api.Access
 	bootstrap string         // the key that was made for the first start
 	oidc      *oidc.Provider // nil: people log in with API keys
@@ -76,48 +78,46 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*Node, error) {
 	return n, nil
 }
 
-func (n *Node) open(ctx context.Context) (err error) {
-	allow, err := parsePrefixes(n.config.AllowTargets)
-	if err != nil {
-		return err
+// open opens everything in order, keys last: one that is made is shown once.
+func (n *Node) open(ctx context.Context) error {
+	for _, open := range []func(context.Context) error{
+		n.openTargets, n.readKeyFile, n.openTLS, n.openConnections, n.openQueue, n.openStore, n.openSecrets, n.openOIDC, n.openTracing, n.listen, n.openKeys,
+	} {
+		if err := open(ctx); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+func (n *Node) openTargets(context.Context) error {
+	allow, err := parsePrefixes(n.config.AllowTargets)
 	n.targets = target.NewGuard(n.config.privateTargets(), allow)
 	n.targets.Log = n.log
-	file, err := n.config.keyFile()
-	if err != nil {
-		return err
-	}
-	if err := n.openTLS(); err != nil {
-		return err
-	}
-	if err := n.openConnections(); err != nil {
-		return err
-	}
-	if err := n.openQueue(); err != nil {
-		return err
-	}
-	if err := n.openStore(ctx); err != nil {
-		return err
-	}
-	if err := n.openSecrets(ctx); err != nil {
-		return err
-	}
-	if err := n.openOIDC(); err != nil {
-		return err
-	}
+	return err
+}
+
+func (n *Node) openTracing(ctx context.Context) error {
 	if n.tracing = tracing.New(ctx, n.id, n.config.Version, n.log); n.tracing != nil {
 		n.store = n.tracing.Store(n.store)
 	}
-	// A peer that has disappeared, such as a worker that waits for a run, is noticed
-	// within half a minute.
+	return nil
+}
+
+// listen opens the port, and the one for metrics, if there is to be one: on this machine alone,
+// unless its address names another host. A peer of the API that has disappeared, such as a
+// worker that waits for a run, is noticed within half a minute.
+func (n *Node) listen(ctx context.Context) (err error) {
 	config := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
 	if n.listener, err = config.Listen(ctx, "tcp", n.config.Listen); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	if err := n.listenMetrics(ctx); err != nil {
-		return err
+	if host, port, invalid := net.SplitHostPort(n.config.MetricsListen); invalid == nil {
+		if n.metricsListener, err = new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port)); err != nil {
+			return fmt.Errorf("--metrics-listen: %w", err)
+		}
 	}
-	return n.openKeys(ctx, file) // last: a key that is made is shown once
+	return nil
 }
 
 func (n *Node) openStore(ctx context.Context) error {
@@ -138,6 +138,17 @@ func (n *Node) openStore(ctx context.Context) error {
 		n.store, n.downSince = opened, opened.DownSince()
 	}
 	return err
+}
+
+// Migrate brings the schema of a PostgreSQL database up to date. It returns the version that
+// it had, 0 if there was none, and the scripts that were missing. With check it changes
+// nothing.
+func Migrate(ctx context.Context, url string, check bool) (before int, missing []string, err error) {
+	before, missing, err = postgres.Versions(ctx, url)
+	if err == nil && !check {
+		err = postgres.Migrate(ctx, url)
+	}
+	return before, missing, err
 }
 
 // The pauses between two attempts to open the database at the start.
@@ -204,7 +215,8 @@ func (n *Node) Run(ctx context.Context) error {
 	defer stop()
 	work, ctx := errgroup.WithContext(ctx)
 	local := scheduler.NewLocal(ctx, n.store)
-	n.shareSlots(ctx, local)
+	local.Share(&n.quotas, n.metrics)
+	go n.quotas.Run(ctx, n.store)
 	var offers control.Offers
 	var s *scheduler.Scheduler
 	if n.config.has(RoleScheduler) {
@@ -213,25 +225,14 @@ func (n *Node) Run(ctx context.Context) error {
 		n.stalled = s.Stalled
 		work.Go(func() error { return s.Run(ctx) })
 		work.Go(func() error { return n.elect(ctx, s.Lead) })
-		alerts := alert.New(n.store, n.sender(), n.id, n.log)
-		work.Go(func() error { return alerts.Run(ctx) })
-		work.Go(func() error {
-			n.collectCluster(ctx, s.Owned)
-			return nil
-		})
-		work.Go(func() error {
-			n.announce(ctx, s.Owned)
-			return nil
-		})
+		work.Go(func() error { return alert.New(n.store, n.sender(), n.id, n.log).Run(ctx) })
+		background(ctx, work, func(ctx context.Context) { n.collectCluster(ctx, s.Owned) })
+		if n.queue != nil {
+			background(ctx, work, (&dispatch.Announcer{Store: n.store, Queue: n.queue, Owned: s.Owned, Log: n.log, Metrics: n.metrics}).Run)
+		}
 	}
-	work.Go(func() error {
-		n.keepMembership(ctx)
-		return nil
-	})
-	work.Go(func() error {
-		n.recordActivity(ctx)
-		return nil
-	})
+	background(ctx, work, n.keepMembership)
+	background(ctx, work, n.recordActivity)
 	var pool *worker.Pool
 	if n.config.has(RoleWorker) {
 		pool = n.pool(n.source(ctx, local))
@@ -242,14 +243,21 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	n.metrics.ObserveNode(func() metrics.Node { return n.state(s, pool) })
 	server := n.startServing(serving, stop, offers)
-	work.Go(func() error {
+	background(ctx, work, func(ctx context.Context) {
 		<-ctx.Done()
 		close(n.draining)
-		return nil
 	})
 	err := work.Wait()
 	stopServing()
 	return errors.Join(err, server.Wait())
+}
+
+// background runs what cannot fail in a group.
+func background(ctx context.Context, g *errgroup.Group, run func(context.Context)) {
+	g.Go(func() error {
+		run(ctx)
+		return nil
+	})
 }
 
 // sender sends alerts to receivers that jobs may call as well.
@@ -272,7 +280,9 @@ func (n *Node) pool(source worker.Source) *worker.Pool {
 		command.HideEnvironment()
 		mux.Handle(belfry.TypeCommand, command.Shell())
 	}
-	n.handleMessages(mux)
+	if n.connections != nil {
+		mux.Handle(belfry.TypeMessage, n.connections)
+	}
 	for kind, handler := range n.config.Handlers {
 		mux.Handle(kind, handler)
 	}

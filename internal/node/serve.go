@@ -25,18 +25,12 @@ func (n *Node) startServing(ctx context.Context, stop func(), offers control.Off
 		defer stop()
 		return n.serve(ctx, offers)
 	})
-	background := func(run func(context.Context)) {
-		server.Go(func() error {
-			run(ctx)
-			return nil
-		})
-	}
-	background(n.access.Run)
+	background(ctx, server, n.access.Run)
 	if n.oidc != nil {
-		background(n.oidc.Check)
+		background(ctx, server, n.oidc.Check)
 	}
 	if n.certificates != nil {
-		background(func(ctx context.Context) { n.certificates.watch(ctx, n.log) })
+		background(ctx, server, func(ctx context.Context) { n.certificates.watch(ctx, n.log) })
 	}
 	if n.metricsListener != nil {
 		server.Go(func() error {

@@ -70,7 +70,7 @@ type certificates struct {
 }
 
 // openTLS reads the certificate, or makes one.
-func (n *Node) openTLS() error {
+func (n *Node) openTLS(context.Context) error {
 	t := n.config.TLS
 	if !t.on() {
 		return nil

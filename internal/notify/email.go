@@ -2,6 +2,7 @@ package notify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -44,10 +45,7 @@ func parseMailServer(text string) (m mailServer, err error) {
 	case strings.Trim(u.Path, "/") != "" || u.Fragment != "":
 		return m, errors.New("must not have a path; for example smtp://user:password@mail.example.com:587")
 	}
-	m = mailServer{host: u.Hostname(), port: u.Port(), implicitTLS: u.Scheme == "smtps"}
-	if m.port == "" {
-		m.port = map[bool]string{false: "587", true: "465"}[m.implicitTLS]
-	}
+	m = mailServer{host: u.Hostname(), port: cmp.Or(u.Port(), map[string]string{"smtp": "587", "smtps": "465"}[u.Scheme]), implicitTLS: u.Scheme == "smtps"}
 	if n, err := strconv.Atoi(m.port); err != nil || n < 1 || n > 65535 {
 		return m, errors.New("has a port that is not between 1 and 65535")
 	}

@@ -4,6 +4,7 @@
 package oidc
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -88,11 +89,7 @@ func (p *Provider) Login() belfry.Login {
 	if p == nil {
 		return belfry.Login{}
 	}
-	login := belfry.Login{Issuer: p.Issuer, ClientID: p.CLIClientID}
-	if login.ClientID == "" {
-		login.ClientID = p.ClientID
-	}
-	return login
+	return belfry.Login{Issuer: p.Issuer, ClientID: cmp.Or(p.CLIClientID, p.ClientID)}
 }
 
 // Check asks the issuer for its metadata and logs whether it answers.

@@ -33,7 +33,8 @@ func (s *sealer) value(n *node, secret bool) {
 	switch {
 	case secret && n.raw[0] != 'n' && !onlyReferences(n.text), n.kind == '"' && (n.masked != n.text || strings.Contains(n.text, s.prefix)):
 		s.out = append(append(s.out, s.payload[s.from:n.start]...), `"`+s.seal(n.raw)...)
-		for _, name := range referencesOf(string(n.raw)) { // so that they can be found
+		names, _ := References(string(n.raw))
+		for _, name := range names { // so that they can be found
 			s.out = append(s.out, " {{secret "+name+"}}"...)
 		}
 		s.out, s.from = append(s.out, '"'), n.end
@@ -42,11 +43,6 @@ func (s *sealer) value(n *node, secret bool) {
 			s.value(item, n.kind == '{' && secretName(n.keys[i]))
 		}
 	}
-}
-
-func referencesOf(text string) []string {
-	names, _ := References(text)
-	return names
 }
 
 // Open restores what Seal has replaced. Opened returns the JSON of a sealed text.

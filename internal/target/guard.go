@@ -68,25 +68,17 @@ var metadataServices = []netip.Addr{
 // Check returns a *BlockedAddrError if addr may not be reached.
 func (g *Guard) Check(addr netip.Addr) error {
 	addr = addr.WithZone("").Unmap()
-	if !addr.IsValid() {
-		return &BlockedAddrError{addr}
-	}
-	if slices.Contains(g.allow, netip.PrefixFrom(addr, addr.BitLen())) {
+	inside := func(p netip.Prefix) bool { return p.Contains(addr) }
+	blocked := func(a netip.Addr) bool { return g.Check(a) != nil }
+	switch {
+	case !addr.IsValid():
+	case slices.Contains(g.allow, netip.PrefixFrom(addr, addr.BitLen())):
+		return nil
+	case slices.Contains(metadataServices, addr) || slices.ContainsFunc(embeddedIPv4(addr), blocked):
+	case g.open || slices.ContainsFunc(g.allow, inside) || g.table.SafeAddr(addr) == nil:
 		return nil
 	}
-	if slices.Contains(metadataServices, addr) {
-		return &BlockedAddrError{addr}
-	}
-	if slices.ContainsFunc(embeddedIPv4(addr), func(inner netip.Addr) bool { return g.Check(inner) != nil }) {
-		return &BlockedAddrError{addr}
-	}
-	if g.open || slices.ContainsFunc(g.allow, func(p netip.Prefix) bool { return p.Contains(addr) }) {
-		return nil
-	}
-	if g.table.SafeAddr(addr) != nil {
-		return &BlockedAddrError{addr}
-	}
-	return nil
+	return &BlockedAddrError{addr}
 }
 
 // Blocked returns the addresses of a host if none of them may be reached. Only an address

@@ -61,10 +61,8 @@ type HTTPOptions struct {
 // HTTP is the handler of jobs of type http: an attempt is one request. It does not follow
 // redirects, use proxies or keep cookies.
 type HTTP struct {
-	transport   *http.Transport
-	secrets     Secrets
-	span        func(*http.Request) (end func(status int, err error))
-	signingKeys func(ctx context.Context, namespace, secret string) ([][]byte, error)
+	HTTPOptions
+	transport *http.Transport
 }
 
 // NewHTTP makes the handler. It keeps connections open between calls.
@@ -72,7 +70,7 @@ func NewHTTP(o HTTPOptions) *HTTP {
 	if o.Guard == nil {
 		o.Guard = NewGuard(false, nil)
 	}
-	return &HTTP{span: o.Span, secrets: o.Secrets, signingKeys: o.SigningKeys, transport: &http.Transport{
+	return &HTTP{o, &http.Transport{
 		Proxy:       nil, // with a proxy the guard would check the address of the proxy, not of the target
 		DialContext: o.Guard.Dialer(o.Resolver).DialContext,
 		TLSClientConfig: &tls.Config{
@@ -114,8 +112,8 @@ func (h *HTTP) Handle(ctx context.Context, run *belfry.Run) (failure error) {
 	}
 	// The transport instead of a client: no redirects, no cookies, and errors without
 	// the URL, whose query may contain a secret.
-	if h.span != nil {
-		end := h.span(req)
+	if h.Span != nil {
+		end := h.Span(req)
 		defer func() { end(run.Report.HTTPStatus, failure) }()
 	}
 	resp, err := h.transport.RoundTrip(req)
@@ -292,12 +290,8 @@ func ParseValidHTTP(raw json.RawMessage, unique bool) (p belfry.HTTPPayload, err
 	if syntax != nil {
 		return p, notAnObject
 	}
-	var more []belfry.FieldError
-	fail := func(field, message string) {
-		if message != "" {
-			more = append(more, belfry.FieldError{Field: field, Message: message})
-		}
-	}
+	var more fieldErrors
+	fail := more.add
 	fail("url", CheckURL(p.URL))
 	seen := make(map[string]bool, len(p.Headers))
 	for _, name := range slices.Sorted(maps.Keys(p.Headers)) {
@@ -314,11 +308,26 @@ func ParseValidHTTP(raw json.RawMessage, unique bool) (p belfry.HTTPPayload, err
 	if len(p.Body) > 0 && (p.Method == "GET" || p.Method == "HEAD") {
 		fail("body", "cannot be sent with "+p.Method+"; leave it out or use another method")
 	}
-	errors = schema.MergeErrors(errors, more)
-	for i := range errors {
-		errors[i].Field = "payload." + errors[i].Field
+	return p, more.inPayload(errors)
+}
+
+// fieldErrors are what is wrong with a payload beyond what its tags say.
+type fieldErrors []belfry.FieldError
+
+// add adds an error, unless its message is empty.
+func (e *fieldErrors) add(field, message string) {
+	if message != "" {
+		*e = append(*e, belfry.FieldError{Field: field, Message: message})
 	}
-	return p, errors
+}
+
+// inPayload are these errors with those of the tags, by the whole names of their fields.
+func (e fieldErrors) inPayload(tags []belfry.FieldError) []belfry.FieldError {
+	all := schema.MergeErrors(tags, e)
+	for i := range all {
+		all[i].Field = "payload." + all[i].Field
+	}
+	return all
 }
 
 // CheckURL says what is wrong with the address of a request, in words that follow the name

@@ -24,23 +24,14 @@ func ParseMessage(raw json.RawMessage) (p belfry.MessagePayload, errors []belfry
 	if syntax != nil {
 		return p, []belfry.FieldError{{Field: "payload", Message: `must be a JSON object; for example {"connection": "orders", "topic": "invoices", "body": {}}`}}
 	}
-	var more []belfry.FieldError
-	fail := func(field, message string) {
-		if message != "" {
-			more = append(more, belfry.FieldError{Field: field, Message: message})
-		}
-	}
+	var more fieldErrors
 	if err := belfry.CheckMessageTemplate(p.Key); err != nil {
-		fail("key", err.Error())
+		more.add("key", err.Error())
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Headers)) {
-		fail("headers."+schema.Clip(name), checkMessageHeader(name, p.Headers[name]))
+		more.add("headers."+schema.Clip(name), checkMessageHeader(name, p.Headers[name]))
 	}
-	errors = schema.MergeErrors(errors, more)
-	for i := range errors {
-		errors[i].Field = "payload." + errors[i].Field
-	}
-	return p, errors
+	return p, more.inPayload(errors)
 }
 
 // letters and what else a name that every broker takes may have.

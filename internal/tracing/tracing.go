@@ -99,21 +99,18 @@ type idsKey struct{}
 // idGenerator gives a span the ids in its context, or random ones.
 type idGenerator struct{}
 
-func (idGenerator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+func (g idGenerator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	if ids, ok := ctx.Value(idsKey{}).(spanIDs); ok {
 		return ids.trace, ids.span
 	}
-	return trace.TraceID(belfry.NewToken()), randomSpanID()
+	made := trace.TraceID(belfry.NewToken())
+	return made, g.NewSpanID(ctx, made)
 }
 
 func (idGenerator) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 	if ids, ok := ctx.Value(idsKey{}).(spanIDs); ok {
 		return ids.span
 	}
-	return randomSpanID()
-}
-
-func randomSpanID() trace.SpanID {
 	token := belfry.NewToken()
 	return trace.SpanID(token[:8])
 }

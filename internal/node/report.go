@@ -1,16 +1,17 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/api"
 	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/scheduler"
@@ -18,22 +19,99 @@ import (
 	"github.com/belfry-sh/belfry/worker"
 )
 
+// keepInterval is well within store.NodeTimeout.
+const keepInterval = 5 * time.Second
+
+// keepMembership records that this node is alive, until ctx ends, and then that it has
+// stopped. It goes on after a failure: other nodes then believe that this one is lost.
+func (n *Node) keepMembership(ctx context.Context) {
+	name, _ := os.Hostname() // without one it has its id
+	node := store.Node{ID: n.id, Name: name, Address: n.address(name), Version: n.config.Version, Roles: n.config.Roles}
+	ticker := time.NewTicker(keepInterval)
+	defer ticker.Stop()
+	failing := false
+	for {
+		node.Offset = n.clockOffset()
+		call, cancel := context.WithTimeout(ctx, keepInterval)
+		err := n.store.KeepNode(call, node)
+		cancel()
+		if err != nil && !failing && ctx.Err() == nil {
+			n.log.Warn("other nodes could not be told that this one is alive", "error", err)
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+			defer cancel()
+			if err := n.store.EndNode(call, n.id); err != nil {
+				n.log.Warn("other nodes could not be told that this one stops", "error", err)
+			}
+			return
+		case shards := <-n.taken:
+			n.recordShards(ctx, name, shards)
+		case <-ticker.C:
+		}
+	}
+}
+
+// address is where the node listens, with the name of its machine if that is everywhere.
+func (n *Node) address(name string) string {
+	address := n.listener.Addr().String()
+	if host, port, err := net.SplitHostPort(address); err == nil && name != "" && net.ParseIP(host).IsUnspecified() {
+		return net.JoinHostPort(name, port)
+	}
+	return address
+}
+
+// recordShards records that this node leads more shards.
+func (n *Node) recordShards(ctx context.Context, node string, shards []int) {
+	now := n.store.Now()
+	event := belfry.Event{
+		ID: belfry.NewID(now), Namespace: belfry.DefaultNamespace, Kind: belfry.EventShardsMoved, At: now, Count: int64(len(shards)),
+		Message: fmt.Sprintf("node %s (%s) took over %d of %d shards", node, n.id, len(shards), n.store.Shards()),
+	}
+	call, cancel := context.WithTimeout(ctx, keepInterval)
+	defer cancel()
+	if _, err := n.store.AddEvents(call, []store.NewEvent{{Event: event}}); err != nil {
+		n.log.Warn("an event could not be recorded", "event", event.Kind, "error", err)
+	}
+}
+
+const (
+	activityInterval = 2 * time.Second
+	maxUnrecorded    = 5000 // rows that wait for the database; the oldest are lost
+)
+
+// recordActivity records what this node does until ctx ends, and once more after that.
+func (n *Node) recordActivity(ctx context.Context) {
+	tick := time.NewTicker(activityInterval)
+	defer tick.Stop()
+	var waiting []store.Activity
+	for ended := false; !ended; {
+		select {
+		case <-ctx.Done():
+			ended = true
+		case <-tick.C:
+		}
+		waiting = append(waiting, n.metrics.TakeActivity()...)
+		waiting = waiting[max(0, len(waiting)-maxUnrecorded):]
+		if len(waiting) == 0 {
+			continue
+		}
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), collectTimeout)
+		if err := n.store.PutActivity(call, n.id, waiting); err == nil {
+			waiting = waiting[:0]
+		}
+		cancel()
+	}
+}
+
 const (
 	collectInterval = 10 * time.Second // between two readings of the cluster
 	collectTimeout  = 5 * time.Second
 	ownerInterval   = time.Second // between two looks at who reads the cluster
 	maxReadyCounted = 10_000      // runs of each handler
 )
-
-// metricsAddress is where metrics and profiles are served: on this machine alone, unless
-// the address names another host.
-func metricsAddress(address string) string {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return address // Validate refuses it
-	}
-	return net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port)
-}
 
 // metricsHandler serves metrics and profiles without a key, except the command line, in
 // which there may be a password of the database.
@@ -134,15 +212,4 @@ func (n *Node) readCluster(ctx context.Context, owned []int) (*metrics.Cluster, 
 		c.Leases[kind]++
 	}
 	return c, nil
-}
-
-// listenMetrics opens the listener for metrics, if there is to be one.
-func (n *Node) listenMetrics(ctx context.Context) (err error) {
-	if n.config.MetricsListen == "" {
-		return nil
-	}
-	if n.metricsListener, err = new(net.ListenConfig).Listen(ctx, "tcp", metricsAddress(n.config.MetricsListen)); err != nil {
-		return fmt.Errorf("--metrics-listen: %w", err)
-	}
-	return nil
 }

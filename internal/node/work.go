@@ -2,10 +2,13 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"net"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/broker"
 	"github.com/belfry-sh/belfry/internal/command"
+	"github.com/belfry-sh/belfry/internal/dispatch"
 	"github.com/belfry-sh/belfry/internal/scheduler"
 	"github.com/belfry-sh/belfry/worker"
 )
@@ -64,4 +67,41 @@ func (s namespaceSource) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.R
 func (s namespaceSource) Heartbeat(ctx context.Context, h belfry.Heartbeat) (belfry.HeartbeatReply, error) {
 	h.Lanes = s.lanes(h.Lanes)
 	return s.Source.Heartbeat(ctx, h)
+}
+
+// DispatchDatabase lets workers find ready runs in the database.
+const DispatchDatabase = "database"
+
+// overBroker reports whether ready runs are announced over a broker.
+func (c Config) overBroker() bool { return c.Dispatch != "" && c.Dispatch != DispatchDatabase }
+
+func (n *Node) openQueue(context.Context) (err error) {
+	if n.config.overBroker() && (n.config.has(RoleScheduler) || n.config.has(RoleWorker)) {
+		if n.queue, err = dispatch.Open(n.config.Dispatch); err != nil {
+			err = fmt.Errorf("--dispatch: %w", err)
+		}
+	}
+	return err
+}
+
+// source is where the pool of this node gets runs. The scheduler of the node, if there is
+// one, fills its claims; otherwise they wait for announcements, or for a notification that
+// runs are ready.
+func (n *Node) source(ctx context.Context, local *scheduler.Local) worker.Source {
+	if n.queue == nil || n.config.has(RoleScheduler) {
+		return local
+	}
+	return dispatch.NewSource(ctx, local, scheduler.Direct{Local: local}, n.queue, n.log, n.metrics)
+}
+
+// openConnections reads the file of connections. No broker is connected to until a message
+// goes there.
+func (n *Node) openConnections(context.Context) (err error) {
+	if n.config.ConnectionsFile == "" {
+		return nil
+	}
+	if n.connections, err = broker.Load(n.config.ConnectionsFile); err != nil {
+		return fmt.Errorf("--connections: %w", err)
+	}
+	return nil
 }
