@@ -1,6 +1,7 @@
 package target
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,22 +29,29 @@ type Secrets interface {
 
 // References lists the secrets that a request refers to, or is signed with, by field.
 func References(p belfry.HTTPPayload) (fields map[string][]string, wrong []belfry.FieldError) {
-	fields = map[string][]string{}
+	set := func(field string, names []string) {
+		if fields == nil {
+			fields = map[string][]string{}
+		}
+		fields[field] = names
+	}
 	add := func(field, text string) {
 		names, ok := secret.References(text)
 		if !ok {
 			wrong = append(wrong, belfry.FieldError{Field: field, Message: `has a reference to a secret that cannot be read; write {{secret "name"}}`})
 		} else if names != nil {
-			fields[field] = names
+			set(field, names)
 		}
 	}
 	add("url", p.URL)
 	for _, name := range slices.Sorted(maps.Keys(p.Headers)) {
 		add("headers."+schema.Clip(name), p.Headers[name])
 	}
-	add("body", string(p.Body))
+	if bytes.Contains(p.Body, []byte("{{")) { // most have none, and need no copy
+		add("body", string(p.Body))
+	}
 	if p.SignWith != "" {
-		fields["sign_with"] = []string{p.SignWith}
+		set("sign_with", []string{p.SignWith})
 	}
 	return fields, wrong
 }
