@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -177,6 +178,7 @@ func (f *fixture) due(t tb) []store.Due {
 	if err != nil {
 		t.Fatalf("look for what is due: %v", err)
 	}
+	slices.SortFunc(found, func(a, b store.Due) int { return a.Plan.NextAt.Compare(b.Plan.NextAt) }) // as a backlog is
 	return found
 }
 
