@@ -18,8 +18,9 @@ build:
 
 test: deps lint sdks unit
 
+# Three packages at a time: the tests that kill processes mostly wait.
 unit:
-	$(GO) test -timeout 14m $(TESTFLAGS) ./...
+	$(GO) test -p 3 -timeout 14m $(TESTFLAGS) ./...
 
 lint:
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
