@@ -191,9 +191,9 @@ func TestWorkersHaveTheirNamespacesAndQueues(t *testing.T) {
 			t.Errorf("a heartbeat of %s: %d %s", queue, a.status, a.body)
 		}
 	}
-	const job = `{"name": "work", "schedule": "@yearly", "type": "worker", "handler": "h", "queue": "q"}`
+	const job = `{"name": "pay", "schedule": "@yearly", "type": "worker", "handler": "h", "queue": "q"}`
 	s.expect(http.StatusCreated, nil, "POST", "/api/v1/jobs", job, bearer(testKey), inB)
-	s.expect(http.StatusAccepted, nil, "POST", "/api/v1/jobs/work/trigger", "", bearer(testKey), inB)
+	s.expect(http.StatusAccepted, nil, "POST", "/api/v1/jobs/pay/trigger", "", bearer(testKey), inB)
 	s.fireTriggers()
 	s.expect(http.StatusOK, nil, "POST", path+"/heartbeat", beat(`"q"`), bearer(testKey), inB)
 	var claimed belfry.ClaimReply
