@@ -82,20 +82,28 @@ func (id ID) IsZero() bool { return id == ID{} }
 func (id ID) Compare(other ID) int { return bytes.Compare(id[:], other[:]) }
 
 func (id ID) String() string {
-	text, _ := id.MarshalText()
-	return string(text)
+	var out [36]byte
+	id.write(&out)
+	return string(out[:])
 }
 
 // MarshalText writes the usual 36 characters.
-func (id ID) MarshalText() ([]byte, error) {
-	out := make([]byte, 36)
+func (id ID) MarshalText() ([]byte, error) { return id.AppendText(nil) }
+
+// AppendText appends the usual 36 characters.
+func (id ID) AppendText(b []byte) ([]byte, error) {
+	var out [36]byte
+	id.write(&out)
+	return append(b, out[:]...), nil
+}
+
+func (id ID) write(out *[36]byte) {
 	hex.Encode(out[0:8], id[0:4])
 	hex.Encode(out[9:13], id[4:6])
 	hex.Encode(out[14:18], id[6:8])
 	hex.Encode(out[19:23], id[8:10])
 	hex.Encode(out[24:], id[10:])
 	out[8], out[13], out[18], out[23] = '-', '-', '-', '-'
-	return out, nil
 }
 
 // UnmarshalText reads 36 characters in either case.
@@ -103,9 +111,14 @@ func (id *ID) UnmarshalText(text []byte) error {
 	if len(text) != 36 || text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-' {
 		return invalidID(text)
 	}
-	digits := bytes.ReplaceAll(text, []byte("-"), nil)
+	var digits [32]byte
+	n := copy(digits[:], text[:8])
+	n += copy(digits[n:], text[9:13])
+	n += copy(digits[n:], text[14:18])
+	n += copy(digits[n:], text[19:23])
+	copy(digits[n:], text[24:])
 	var out ID
-	if n, err := hex.Decode(out[:], digits); err != nil || n != len(out) {
+	if _, err := hex.Decode(out[:], digits[:]); err != nil {
 		return invalidID(text)
 	}
 	*id = out
@@ -132,7 +145,10 @@ func NewToken() Token {
 func (t Token) String() string { return hex.EncodeToString(t[:]) }
 
 // MarshalText writes 32 hexadecimal digits.
-func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+func (t Token) MarshalText() ([]byte, error) { return t.AppendText(nil) }
+
+// AppendText appends 32 hexadecimal digits.
+func (t Token) AppendText(b []byte) ([]byte, error) { return hex.AppendEncode(b, t[:]), nil }
 
 // UnmarshalText reads 32 hexadecimal digits.
 func (t *Token) UnmarshalText(text []byte) error {

@@ -78,7 +78,7 @@ var mayImport = map[string][]string{
 
 	"internal/store": decisions,
 	"worker":         {"belfry", "internal/sanitize", "internal/secret", propagation},
-	"client":         {"belfry", "internal/sanitize", "internal/schema", propagation},
+	"client":         {"belfry", "internal/jsontext", "internal/sanitize", "internal/schema", propagation},
 
 	"internal/plan": {"belfry", "internal/schedule"},
 

@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/jsontext"
 )
 
 const (
@@ -121,8 +122,10 @@ func fetch[T any](ctx context.Context, c *Client, what, method, path string, bod
 }
 
 func (c *Client) json(ctx context.Context, q *call, body, out any) (*answer, error) {
-	if body != nil {
-		text, err := json.Marshal(body)
+	if text, ok := body.(json.RawMessage); ok {
+		q.body = text
+	} else if body != nil {
+		text, err := jsontext.Append(nil, body)
 		if err != nil {
 			return nil, belfry.Errorf(belfry.Invalid, "%s: the input has no JSON form: %w", q.what, err)
 		}
@@ -132,7 +135,7 @@ func (c *Client) json(ctx context.Context, q *call, body, out any) (*answer, err
 	if err != nil || out == nil {
 		return a, err
 	}
-	if err := json.Unmarshal(a.body, out); err != nil {
+	if err := jsontext.Unmarshal(a.body, out); err != nil {
 		return nil, fmt.Errorf("%s: %w", q.what, belfry.Errorf(belfry.Internal,
 			"the answer is %d with %q that cannot be decoded, not one of a Belfry server of this version: check the address",
 			a.status, sanitizeLine(a.header.Get("Content-Type"), 80)))
@@ -156,7 +159,10 @@ func (c *Client) try(ctx context.Context, q *call) (*answer, error) {
 	if a.StatusCode >= 300 {
 		limit = maxProblem
 	}
-	body, err := io.ReadAll(io.LimitReader(a.Body, limit+1))
+	var text bytes.Buffer
+	text.Grow(int(min(max(a.ContentLength, 0), limit)) + bytes.MinRead) // what is known is not copied as it grows
+	_, err = text.ReadFrom(io.LimitReader(a.Body, limit+1))
+	body := text.Bytes()
 	if a.StatusCode == http.StatusBadRequest && wantsTLS.Match(body) {
 		return nil, c.unavailable(ctx, c.schemeError())
 	}

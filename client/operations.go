@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/jsontext"
 	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/schema"
 )
@@ -343,38 +344,44 @@ func (c *Client) Heartbeat(ctx context.Context, heartbeat belfry.Heartbeat) (bel
 func (c *Client) Finish(ctx context.Context, results []belfry.Result) ([]belfry.Verdict, error) {
 	verdicts := make([]belfry.Verdict, 0, len(results))
 	for len(results) > 0 {
-		batch, err := resultBatch(results)
+		body, n, err := resultBatch(results)
 		if err != nil {
 			return nil, err
 		}
-		reply, err := workerCall[belfry.FinishReply](ctx, c, "finish", *c.worker.Load(), map[string][]json.RawMessage{"results": batch})
+		reply, err := workerCall[belfry.FinishReply](ctx, c, "finish", *c.worker.Load(), body)
 		if err != nil {
 			return nil, err
 		}
-		if len(reply.Verdicts) != len(batch) {
-			return nil, fmt.Errorf("finish: %d verdicts for %d results", len(reply.Verdicts), len(batch))
+		if len(reply.Verdicts) != n {
+			return nil, fmt.Errorf("finish: %d verdicts for %d results", len(reply.Verdicts), n)
 		}
 		verdicts = append(verdicts, reply.Verdicts...)
-		results = results[len(batch):]
+		results = results[n:]
 	}
 	return verdicts, nil
 }
 
-// resultBatch writes the results that fit in one request, at least one.
-func resultBatch(results []belfry.Result) (batch []json.RawMessage, err error) {
-	size := 0
-	for _, r := range results {
-		r.Output = sanitize.Text(r.Output, belfry.MaxOutput)
-		text, err := json.Marshal(r)
-		if err != nil {
-			return nil, fmt.Errorf("finish: %w", err)
+// resultBatch writes the results that fit in one request, at least one, and returns how
+// many they are.
+func resultBatch(results []belfry.Result) (body json.RawMessage, n int, err error) {
+	const most = 256 // bytes of a usual result
+	body = append(make([]byte, 0, min(len(results), maxResults)*most), `{"results":[`...)
+	for ; n < len(results) && n < maxResults; n++ {
+		start := len(body)
+		if n > 0 {
+			body = append(body, ',')
 		}
-		if size += len(text) + 1; len(batch) == maxResults || size > finishSize && len(batch) > 0 {
+		r := results[n]
+		r.Output = sanitize.Text(r.Output, belfry.MaxOutput)
+		if body, err = jsontext.Append(body, &r); err != nil {
+			return nil, 0, fmt.Errorf("finish: %w", err)
+		}
+		if n > 0 && len(body) > finishSize {
+			body = body[:start]
 			break
 		}
-		batch = append(batch, text)
 	}
-	return batch, nil
+	return append(body, "]}"...), n, nil
 }
 
 // workerCall makes a call of a worker, which is tried once.

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -18,10 +17,12 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/jsontext"
 	"github.com/belfry-sh/belfry/internal/openapi"
 	"github.com/belfry-sh/belfry/internal/store"
 )
@@ -147,13 +148,15 @@ func (a *api) reply(w http.ResponseWriter, r *http.Request, out response, err er
 		a.fail(w, r, err)
 		return
 	}
-	var text bytes.Buffer
+	text := buffers.Get().(*[]byte)
+	defer releaseBuffer(text)
 	large, stream := out.body.(streamed)
 	if out.body != nil && !stream {
-		if err := json.NewEncoder(&text).Encode(out.body); err != nil {
+		if *text, err = jsontext.Append((*text)[:0], out.body); err != nil {
 			a.fail(w, r, fmt.Errorf("encode the response: %w", err))
 			return
 		}
+		*text = append(*text, '\n')
 	}
 	status := cmp.Or(out.status, http.StatusOK)
 	setHeaders(w, out.header)
@@ -169,7 +172,17 @@ func (a *api) reply(w http.ResponseWriter, r *http.Request, out response, err er
 	case out.body == nil:
 		w.WriteHeader(status)
 	default:
-		write(w, status, openapi.MediaJSON, text.Bytes())
+		write(w, status, openapi.MediaJSON, *text)
+	}
+}
+
+// buffers are those that responses are written in, except for large ones, which are rare.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+func releaseBuffer(text *[]byte) {
+	const largest = 1 << 20
+	if cap(*text) <= largest {
+		buffers.Put(text)
 	}
 }
 

@@ -202,10 +202,12 @@ func readAll(r *http.Request, most int64) ([]byte, error) {
 	if r.ContentLength > most {
 		return nil, tooLarge(most)
 	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, most+1))
-	if err != nil {
+	var text bytes.Buffer
+	text.Grow(int(min(max(r.ContentLength, 0), maxPreallocated)) + bytes.MinRead)
+	if _, err := text.ReadFrom(io.LimitReader(r.Body, most+1)); err != nil {
 		return nil, readError(err)
 	}
+	body := text.Bytes()
 	if int64(len(body)) > most {
 		return nil, tooLarge(most)
 	}
@@ -214,6 +216,9 @@ func readAll(r *http.Request, most int64) ([]byte, error) {
 	}
 	return body, nil
 }
+
+// maxPreallocated is the memory that a request gets for what it says that it will send.
+const maxPreallocated = 1 << 20
 
 func tooLarge(most int64) error {
 	return belfry.Errorf(belfry.TooLarge, "the body is too large, the maximum is %d bytes", most)

@@ -1,6 +1,6 @@
-// Package jsontext takes JSON text apart without decoding it, for code that must name
-// the place of every mistake or that runs for every run. Except for Check, its
-// functions take valid JSON.
+// Package jsontext scans, encodes and decodes JSON, for code that must name the place of
+// every mistake or that runs for every run. Except for Check and Unmarshal, its functions
+// take valid JSON.
 package jsontext
 
 import (
@@ -122,14 +122,15 @@ func closingQuote(text []byte, start int) int {
 	return len(text)
 }
 
-// valueEnd is the offset behind the value that starts at start.
+// valueEnd is the offset behind the value that starts at start. The text need not be
+// valid.
 func valueEnd(text []byte, start int) int {
 	depth := 0
 	for i := start; i < len(text); i++ {
 		switch text[i] {
 		case '"':
 			if i = closingQuote(text, i); depth == 0 {
-				return i + 1
+				return min(i+1, len(text))
 			}
 		case '{', '[':
 			depth++
@@ -172,8 +173,7 @@ func (e *SyntaxError) Error() string { return e.Message }
 
 // Check returns an error unless the text is exactly one JSON value.
 func Check(text []byte) *SyntaxError {
-	deep := tooDeep(text)
-	if deep < 0 && utf8.Valid(text) && json.Valid(text) {
+	if valid(text) {
 		return nil
 	}
 	if len(bytes.TrimSpace(text)) == 0 {
@@ -186,7 +186,7 @@ func Check(text []byte) *SyntaxError {
 		}
 		i, rest = i+size, rest[size:]
 	}
-	if deep >= 0 {
+	if deep := tooDeep(text); deep >= 0 {
 		return errorAt(text, deep, fmt.Sprintf("nested deeper than %d levels", MaxDepth))
 	}
 	var whole json.RawMessage

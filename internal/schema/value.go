@@ -82,8 +82,8 @@ func (s *state) setScalar(f *Field, v reflect.Value, value []byte, path string) 
 
 // What kinds are in JSON, and how errors name them.
 var (
-	jsonKinds = map[Kind]string{Text: "a string", Time: "a string", ID: "a string", Token: "a string", Int: "a number", Float: "a number", Bool: "a boolean"}
-	kindNames = map[Kind]string{Text: "a string", Time: "a string", ID: "a UUID", Token: "a token", Int: "a whole number", Float: "a number", Bool: "true or false"}
+	jsonKinds = [TextMap + 1]string{Text: "a string", Time: "a string", ID: "a string", Token: "a string", Int: "a number", Float: "a number", Bool: "a boolean"}
+	kindNames = [TextMap + 1]string{Text: "a string", Time: "a string", ID: "a UUID", Token: "a token", Int: "a whole number", Float: "a number", Bool: "true or false"}
 )
 
 // SetText sets a field to what a text says, as queries and flags have it. The error
@@ -209,9 +209,12 @@ func (s *state) setObject(t *Type, v reflect.Value, value []byte, path string) {
 		s.fail(path, "must be an object, not %s", jsontext.Kind(value))
 		return
 	}
-	members, ok := s.members(t, value, path+".")
+	if path != "" {
+		path += "."
+	}
+	members, ok := s.members(t, value, path)
 	if !ok {
-		s.fail(path, "has more than %d members", maxMembers)
+		s.fail(strings.TrimSuffix(path, "."), "has more than %d members", maxMembers)
 		return
 	}
 	s.object(Decoder{}, t, v, members)
@@ -229,7 +232,13 @@ func (s *state) setObjects(f *Field, v reflect.Value, value []byte, path string)
 	}
 	list := reflect.MakeSlice(f.Type, len(elements), len(elements))
 	for i, element := range elements {
-		if s.setObject(f.Elem, list.Index(i), element, fmt.Sprintf("%s[%d]", path, i)); len(s.errors) >= maxErrors {
+		before := len(s.errors)
+		s.setObject(f.Elem, list.Index(i), element, "")
+		for n := before; n < len(s.errors); n++ { // the path of an element is written for errors alone
+			e := &s.errors[n]
+			e.Field = strings.TrimSuffix(fmt.Sprintf("%s[%d].%s", path, i, e.Field), ".")
+		}
+		if len(s.errors) >= maxErrors {
 			break
 		}
 	}
