@@ -52,7 +52,7 @@ type Subject struct {
 }
 
 // Lane is the lane of the job's runs.
-func (s Subject) Lane() string { return s.Policy.Spec.Lane(s.Namespace) }
+func (s Subject) Lane() string { return s.Policy.laneOf(s.Namespace) }
 
 // key is the idempotency key of a run; empty without a template.
 func (s Subject) key(job belfry.ID, at time.Time) string {

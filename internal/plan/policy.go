@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -35,6 +36,19 @@ type Policy struct {
 	Keys      *belfry.KeyTemplate // nil: none
 	zone      *time.Location
 	defaults  Defaults
+	lane      atomic.Pointer[namespaceLane] // the last one that was asked for
+}
+
+type namespaceLane struct{ namespace, lane string }
+
+// laneOf is the lane of the runs of a job in a namespace.
+func (p *Policy) laneOf(namespace string) string {
+	if l := p.lane.Load(); l != nil && l.namespace == namespace {
+		return l.lane
+	}
+	l := &namespaceLane{namespace, p.Spec.Lane(namespace)}
+	p.lane.Store(l)
+	return l.lane
 }
 
 // Compile parses the spec's schedule and its template of idempotency keys.

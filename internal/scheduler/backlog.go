@@ -80,6 +80,9 @@ func (b *backlog) push(it dueItem) {
 func (b *backlog) pop(lane string, n int, below int64) []dueItem {
 	q := b.lanes[lane]
 	var out []dueItem
+	if q != nil {
+		out = make([]dueItem, 0, min(n, len(*q)))
+	}
 	for q != nil && len(out) < n && len(*q) > 0 && (*q)[0].rank < below {
 		it := q.pop()
 		if b.known[it.job] == it.version {

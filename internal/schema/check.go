@@ -36,7 +36,9 @@ func (s *state) check(t *Type, v reflect.Value, within string) {
 			s.check(f.Elem, value, within+f.Name+".")
 		case Objects:
 			for i := range value.Len() {
-				s.check(f.Elem, value.Index(i), fmt.Sprintf("%s%s[%d].", within, f.Name, i))
+				before := len(s.errors)
+				s.check(f.Elem, value.Index(i), "")
+				s.within(before, within+f.Name, i)
 			}
 		}
 		if err := f.check(value); err != "" {
@@ -85,14 +87,14 @@ func (f *Field) check(v reflect.Value) string {
 }
 
 func numeric(v reflect.Value) float64 {
+	if v.CanInt() {
+		return float64(v.Int())
+	}
 	switch o := v.Interface().(type) {
 	case belfry.Optional[int]:
 		return float64(o.Value())
 	case belfry.Optional[float64]:
 		return o.Value()
-	}
-	if v.CanInt() {
-		return float64(v.Int())
 	}
 	return v.Float()
 }

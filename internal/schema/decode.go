@@ -107,6 +107,15 @@ func (s *state) fail(field, format string, args ...any) {
 	}
 }
 
+// within completes the errors since a number of them, which are about an element of a
+// list: its path is written for errors alone.
+func (s *state) within(before int, path string, index int) {
+	for n := before; n < len(s.errors); n++ {
+		e := &s.errors[n]
+		e.Field = strings.TrimSuffix(fmt.Sprintf("%s[%d].%s", path, index, e.Field), ".")
+	}
+}
+
 // members lists the members of an object; of duplicates the last one counts.
 func (s *state) members(t *Type, text []byte, within string) (list []Member, ok bool) {
 	list = make([]Member, 0, 6)

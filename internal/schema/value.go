@@ -234,11 +234,7 @@ func (s *state) setObjects(f *Field, v reflect.Value, value []byte, path string)
 	for i, element := range elements {
 		before := len(s.errors)
 		s.setObject(f.Elem, list.Index(i), element, "")
-		for n := before; n < len(s.errors); n++ { // the path of an element is written for errors alone
-			e := &s.errors[n]
-			e.Field = strings.TrimSuffix(fmt.Sprintf("%s[%d].%s", path, i, e.Field), ".")
-		}
-		if len(s.errors) >= maxErrors {
+		if s.within(before, path, i); len(s.errors) >= maxErrors {
 			break
 		}
 	}

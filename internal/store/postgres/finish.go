@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -75,7 +76,7 @@ func (s *Store) settle(ctx context.Context, results []belfry.Result) (settled []
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(i, j int) int { return results[i].RunID.Compare(results[j].RunID) })
+	slices.SortFunc(order, func(i, j int) int { return cmp.Or(results[i].RunID.Compare(results[j].RunID), i-j) })
 	var succeeded, failed []int
 	for _, i := range order {
 		if results[i].Outcome == belfry.OutcomeSucceeded {
@@ -130,7 +131,8 @@ WITH result AS MATERIALIZED (
 ), deleted AS (
   DELETE FROM belfry.runs r USING result
    WHERE r.ctid = result.run AND r.namespace = result.namespace AND r.state = 'running' AND r.attempt = result.attempt AND r.token = result.token
-  RETURNING r.*, result.n, result.http_status, result.error, result.output, clock_timestamp() AS now, ` + hasWaitingRun + ` AS has_waiting
+  RETURNING r.id, r.shard, r.namespace, r.job_id, r.revision, r.kind, r.scheduled_at, r.ready_at, r.fired_at, r.fired_by, r.epoch, r.attempt, r.worker, r.token,
+            r.started_at, r.key, r.one_off, r.retention_days, r.lane, result.n, result.http_status, result.error, result.output, clock_timestamp() AS now, ` + hasWaitingRun + ` AS has_waiting
 ), settled AS (
   INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
                               attempt, worker, token, started_at, settled_at, http_status, error, output, skipped_count, key, retain_until)
