@@ -35,7 +35,6 @@ type recursive struct {
 	Parent   *recursive        `json:"parent,omitempty"`
 	Untagged int
 	Hidden   int `json:"-"`
-	private  int
 }
 
 type embedded struct {

@@ -178,12 +178,12 @@ func pointerDecoder(t reflect.Type, elem func() decoder) decoder {
 }
 
 func sliceDecoder(elem func() decoder) decoder {
-	return func(text []byte, i int, v, last reflect.Value) int {
+	return func(text []byte, i int, v, _ reflect.Value) int {
 		if i >= len(text) || text[i] != '[' || !v.IsNil() {
 			return failed
 		}
 		decode := elem()
-		last = reflect.Value{}
+		var last reflect.Value
 		v.Set(reflect.MakeSlice(v.Type(), 0, 0))
 		start := i + 1
 		if i = space(text, start); i < len(text) && text[i] == ']' {
