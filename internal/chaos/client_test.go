@@ -13,11 +13,12 @@ import (
 	"time"
 )
 
-// client is the HTTP client of the tests. It is shared by all tests, and keeps connections to few
-// nodes for long.
+// client is the HTTP client of the tests, shared by all of them. A node closes a connection
+// that has had no request for five seconds, such as one that was opened while another became
+// free; the client closes it first, since a POST on it at that moment would fail.
 var client = &http.Client{
 	Timeout:   40 * time.Second,
-	Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 30 * time.Second},
+	Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 4 * time.Second},
 }
 
 // apiError is a response that is not 2xx.
