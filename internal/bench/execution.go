@@ -294,7 +294,7 @@ func (s *session) startWorker(ctx context.Context, server string) (wait func() e
 }
 
 // clientRequests is at most how many requests measure what the HTTP client alone reaches.
-const clientRequests = 100_000
+const clientRequests = 50_000
 
 // sink receives HTTP callbacks and records them.
 type sink struct {
@@ -325,7 +325,7 @@ func newSink(r *recorder) (*sink, error) {
 }
 
 // measureClient returns how many requests a second the HTTP client of a node makes to the
-// sink while nothing else runs. Like the client of the node, it has no connections yet.
+// sink while nothing else runs.
 func (s *session) measureClient(ctx context.Context) (rate float64, err error) {
 	s.progress("measuring the HTTP client", 0, 0)
 	client := target.NewHTTP(target.HTTPOptions{Guard: target.NewGuard(true, nil), Concurrency: s.Concurrency})
@@ -335,9 +335,13 @@ func (s *session) measureClient(ctx context.Context) (rate float64, err error) {
 		run := &belfry.Run{ID: belfry.NewID(now), JobID: belfry.NewID(now), Attempt: 1, Kind: belfry.KindScheduled, ScheduledAt: now, Payload: payload(s.sink.url + "/client")}
 		return client.Handle(ctx, run)
 	}
-	requests, started := min(clientRequests, s.Jobs), time.Now()
-	if err := inParallel(requests, s.Concurrency, call); err != nil {
-		return 0, fmt.Errorf("measure the HTTP client: %w", err)
+	var started time.Time
+	requests := min(clientRequests, s.Jobs)
+	for _, calls := range []int{s.Concurrency, requests} { // the first ones open the connections
+		started = time.Now()
+		if err := inParallel(calls, s.Concurrency, call); err != nil {
+			return 0, fmt.Errorf("measure the HTTP client: %w", err)
+		}
 	}
 	return perSecond(requests, started), nil
 }
