@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,9 +27,10 @@ const (
 	runsPath = apiPath + "/runs"
 	deadPath = apiPath + "/dead-letters"
 
-	maxAnswer   = 64 << 20         // bytes of an answer
-	tryTimeout  = 30 * time.Second // of one try of a call
-	bulkTimeout = 3 * time.Minute  // of one try of a call about thousands of jobs or runs
+	maxPreallocated = 4 << 20          // bytes of memory that an answer gets for its Content-Length alone
+	maxAnswer       = 64 << 20         // bytes of an answer
+	tryTimeout      = 30 * time.Second // of one try of a call
+	bulkTimeout     = 3 * time.Minute  // of one try of a call about thousands of jobs or runs
 
 	minDelay      = 200 * time.Millisecond // before the first retry; it doubles
 	maxDelay      = 5 * time.Second
@@ -121,8 +121,11 @@ func fetch[T any](ctx context.Context, c *Client, what, method, path string, bod
 	return out, err
 }
 
+// encodedBody is a body that is JSON already.
+type encodedBody []byte
+
 func (c *Client) json(ctx context.Context, q *call, body, out any) (*answer, error) {
-	if text, ok := body.(json.RawMessage); ok {
+	if text, ok := body.(encodedBody); ok {
 		q.body = text
 	} else if body != nil {
 		text, err := jsontext.Append(nil, body)
@@ -160,7 +163,7 @@ func (c *Client) try(ctx context.Context, q *call) (*answer, error) {
 		limit = maxProblem
 	}
 	var text bytes.Buffer
-	text.Grow(int(min(max(a.ContentLength, 0), limit)) + bytes.MinRead) // what is known is not copied as it grows
+	text.Grow(int(min(max(a.ContentLength, 0), limit, maxPreallocated)) + bytes.MinRead) // what is known is not copied as it grows
 	_, err = text.ReadFrom(io.LimitReader(a.Body, limit+1))
 	body := text.Bytes()
 	if a.StatusCode == http.StatusBadRequest && wantsTLS.Match(body) {

@@ -363,9 +363,9 @@ func (c *Client) Finish(ctx context.Context, results []belfry.Result) ([]belfry.
 
 // resultBatch writes the results that fit in one request, at least one, and returns how
 // many they are.
-func resultBatch(results []belfry.Result) (body json.RawMessage, n int, err error) {
-	const most = 256 // bytes of a usual result
-	body = append(make([]byte, 0, min(len(results), maxResults)*most), `{"results":[`...)
+func resultBatch(results []belfry.Result) (body encodedBody, n int, err error) {
+	const usual = 256 // bytes of a result
+	body = append(make([]byte, 0, min(len(results), maxResults)*usual), `{"results":[`...)
 	for ; n < len(results) && n < maxResults; n++ {
 		start := len(body)
 		if n > 0 {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Unmarshal does what json.Unmarshal does, in a quarter of the time for lists of structs.
+// Unmarshal does what json.Unmarshal does, in a third of the time for lists of structs.
 // It reads texts as servers write them; json.Unmarshal decodes whatever else there is,
 // and reports errors.
 func Unmarshal(text []byte, v any) error {
@@ -45,8 +45,8 @@ func decoderOf(t reflect.Type) decoder {
 	return known.(decoder)
 }
 
-// decoderLater finds a decoder when it is used, since types may contain themselves.
-func decoderLater(t reflect.Type) func() decoder {
+// lazyDecoder finds a decoder when it is used, since types may contain themselves.
+func lazyDecoder(t reflect.Type) func() decoder {
 	return sync.OnceValue(func() decoder { return decoderOf(t) })
 }
 
@@ -74,10 +74,10 @@ func newDecoder(t reflect.Type) decoder {
 		}
 	case reflect.Slice:
 		if t.Elem().Kind() != reflect.Uint8 { // bytes are base64
-			return sliceDecoder(decoderLater(t.Elem()))
+			return sliceDecoder(lazyDecoder(t.Elem()))
 		}
 	case reflect.Pointer:
-		return pointerDecoder(t.Elem(), decoderLater(t.Elem()))
+		return pointerDecoder(t.Elem(), lazyDecoder(t.Elem()))
 	}
 	return decodeOther
 }
@@ -208,14 +208,9 @@ func sliceDecoder(elem func() decoder) decoder {
 				return failed
 			}
 			last = here
-			i = space(text, i)
-			switch {
-			case i < len(text) && text[i] == ',':
-				i = space(text, i+1)
-			case i < len(text) && text[i] == ']':
-				return i + 1
-			default:
-				return failed
+			var end bool
+			if i, end = separator(text, i, ']'); end {
+				return i
 			}
 		}
 	}
@@ -230,12 +225,12 @@ func structDecoder(fields []field) decoder {
 			return i + 1
 		}
 		for next := 0; ; { // the fields mostly come in order
-			end := plain(text, i)
-			if end < 0 {
+			quote := plain(text, i)
+			if quote < 0 {
 				return failed
 			}
-			at := findField(fields, text[i+1:end], next)
-			if i = space(text, end+1); i >= len(text) || text[i] != ':' {
+			at := findField(fields, text[i+1:quote], next)
+			if i = space(text, quote+1); i >= len(text) || text[i] != ':' {
 				return failed
 			}
 			i = space(text, i+1)
@@ -258,14 +253,9 @@ func structDecoder(fields []field) decoder {
 					return failed
 				}
 			}
-			i = space(text, i)
-			switch {
-			case i < len(text) && text[i] == ',':
-				i = space(text, i+1)
-			case i < len(text) && text[i] == '}':
-				return i + 1
-			default:
-				return failed
+			var end bool
+			if i, end = separator(text, i, '}'); end {
+				return i
 			}
 		}
 	}
@@ -286,6 +276,18 @@ func findField(fields []field, name []byte, next int) int {
 		}
 	}
 	return len(fields)
+}
+
+// separator returns the offset behind the comma after an element or member. At the closing
+// bracket it is the end, and the offset is behind that, or failed if there is neither.
+func separator(text []byte, i int, bracket byte) (_ int, end bool) {
+	switch i = space(text, i); {
+	case i < len(text) && text[i] == ',':
+		return space(text, i+1), false
+	case i < len(text) && text[i] == bracket:
+		return i + 1, true
+	}
+	return failed, true
 }
 
 // space is the offset of the next byte that is not white space.

@@ -11,8 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// Append appends the JSON form of a value exactly as json.Marshal writes it, in a third
-// of the time for lists of structs. Types that it does not know are left to json.Marshal.
+// Append appends the JSON form of a value exactly as json.Marshal writes it, given a pointer
+// to the value, in half the time for lists of structs. Types that it does not know are left
+// to json.Marshal.
 func Append(b []byte, v any) ([]byte, error) {
 	value := reflect.ValueOf(v)
 	if !value.IsValid() {
@@ -73,16 +74,16 @@ func newEncoder(t reflect.Type) encoder {
 		}
 	case reflect.Slice:
 		if t.Elem().Kind() != reflect.Uint8 { // bytes are base64
-			return sliceEncoder(encoderLater(t.Elem()))
+			return sliceEncoder(lazyEncoder(t.Elem()))
 		}
 	case reflect.Pointer:
-		return pointerEncoder(encoderLater(t.Elem()))
+		return pointerEncoder(lazyEncoder(t.Elem()))
 	}
 	return encodeOther
 }
 
-// encoderLater finds an encoder when it is used, since types may contain themselves.
-func encoderLater(t reflect.Type) func() encoder {
+// lazyEncoder finds an encoder when it is used, since types may contain themselves.
+func lazyEncoder(t reflect.Type) func() encoder {
 	return sync.OnceValue(func() encoder { return encoderOf(t) })
 }
 
@@ -235,7 +236,7 @@ func structFields(t reflect.Type) (fields []field, ok bool) {
 			case name == "":
 				name = sf.Name
 			}
-			f := field{name: name, start: "," + string(AppendQuote(nil, name)) + ":", index: at, encoder: encoderLater(sf.Type), decoder: decoderLater(sf.Type)}
+			f := field{name: name, start: "," + string(AppendQuote(nil, name)) + ":", index: at, encoder: lazyEncoder(sf.Type), decoder: lazyDecoder(sf.Type)}
 			for option := range strings.SplitSeq(options, ",") {
 				switch option {
 				case "":

@@ -32,11 +32,11 @@ func validValue(text []byte, i, depth int) int {
 
 // validList is an object or an array.
 func validList(text []byte, i, depth int) int {
-	object, end := text[i] == '{', text[i]+2 // the closing bracket of each
+	object, bracket := text[i] == '{', text[i]+2 // the closing one
 	if depth > MaxDepth {
 		return failed
 	}
-	if i = space(text, i+1); i < len(text) && text[i] == end {
+	if i = space(text, i+1); i < len(text) && text[i] == bracket {
 		return i + 1
 	}
 	for {
@@ -55,15 +55,10 @@ func validList(text []byte, i, depth int) int {
 		if i = validValue(text, i, depth); i < 0 {
 			return failed
 		}
-		switch i = space(text, i); {
-		case i >= len(text):
-			return failed
-		case text[i] == end:
-			return i + 1
-		case text[i] != ',':
-			return failed
+		var end bool
+		if i, end = separator(text, i, bracket); end {
+			return i
 		}
-		i = space(text, i+1)
 	}
 }
 

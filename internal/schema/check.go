@@ -38,7 +38,7 @@ func (s *state) check(t *Type, v reflect.Value, within string) {
 			for i := range value.Len() {
 				before := len(s.errors)
 				s.check(f.Elem, value.Index(i), "")
-				s.within(before, within+f.Name, i)
+				s.prefixErrors(before, within+f.Name, i)
 			}
 		}
 		if err := f.check(value); err != "" {

@@ -107,9 +107,9 @@ func (s *state) fail(field, format string, args ...any) {
 	}
 }
 
-// within completes the errors since a number of them, which are about an element of a
-// list: its path is written for errors alone.
-func (s *state) within(before int, path string, index int) {
+// prefixErrors adds the path of an element of a list to the errors about it, which are those
+// after the first ones: the path is written for errors alone.
+func (s *state) prefixErrors(before int, path string, index int) {
 	for n := before; n < len(s.errors); n++ {
 		e := &s.errors[n]
 		e.Field = strings.TrimSuffix(fmt.Sprintf("%s[%d].%s", path, index, e.Field), ".")

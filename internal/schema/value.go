@@ -234,7 +234,7 @@ func (s *state) setObjects(f *Field, v reflect.Value, value []byte, path string)
 	for i, element := range elements {
 		before := len(s.errors)
 		s.setObject(f.Elem, list.Index(i), element, "")
-		if s.within(before, path, i); len(s.errors) >= maxErrors {
+		if s.prefixErrors(before, path, i); len(s.errors) >= maxErrors {
 			break
 		}
 	}
