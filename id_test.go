@@ -27,13 +27,28 @@ func TestRunIDsStayTheSameForEver(t *testing.T) {
 		trigger   ID
 		want      string
 	}{
-		{"a scheduled run", jobA, KindScheduled, nine, ID{}, "019ca8a0-3e80-8ddc-b3b6-079603e1f7e8"},
+		{"a scheduled run", jobA, KindScheduled, nine, ID{}, "019ca8a0-3e80-8000-b3b6-079603e1f7e8"},
 		{"a manual run", jobA, KindManual, nine, jobB, "019ca8a0-3e80-8635-85b9-d5bcb2c0b4c8"},
-		{"an instant with microseconds", jobB, KindScheduled, nine.Add(123456 * time.Microsecond), ID{}, "019ca8a0-3efb-88d6-9d76-9c1706014aec"},
+		{"an instant with microseconds", jobB, KindScheduled, nine.Add(123456 * time.Microsecond), ID{}, "019ca8a0-3efb-8000-9d76-9c1706014aec"},
 	} {
 		if got := RunID(tt.job, tt.kind, tt.scheduled, tt.trigger).String(); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
 		}
+	}
+}
+
+// Runs of jobs that were created one after the other lie beside each other, whatever their hashes.
+func TestRunsOfOneInstantAreInTheOrderOfTheirJobs(t *testing.T) {
+	var jobs []ID
+	for i := range 1000 {
+		jobs = append(jobs, NewID(time.UnixMilli(1<<20+int64(2*i)).UTC()))
+	}
+	runs := make([]ID, len(jobs))
+	for i, job := range jobs {
+		runs[i] = RunID(job, KindScheduled, nine, ID{})
+	}
+	if !slices.IsSortedFunc(runs, ID.Compare) {
+		t.Error("the runs are in another order than their jobs")
 	}
 }
 
