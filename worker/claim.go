@@ -10,6 +10,7 @@ import (
 const (
 	claimLoops   = 2                      // while one claim is answered, slots that became free are claimed for
 	maxClaim     = 4000                   // runs requested in one call
+	largeClaim   = 1000                   // runs that need not wait for more, however large the pool is
 	gatherDelay  = time.Millisecond       // how long a nearly full pool waits for more free slots
 	pollInterval = 500 * time.Millisecond // between claims that return nothing at once
 	claimTimeout = time.Minute            // after which a waiting Claim is repeated
@@ -67,18 +68,19 @@ func (p *Pool) release(slots int) {
 }
 
 // reserveSlots waits until the worker may claim, and returns its incarnation and for how
-// many free slots. A nearly full pool waits gatherDelay longer, since slots that become
-// free together are better filled together. It returns zero once ctx ended.
+// many free slots. Slots that become free together are better filled together: a nearly
+// full pool waits gatherDelay longer, and until the claim of the other loop has ended,
+// which would otherwise leave it a few slots each time. It returns zero once ctx ended.
 func (p *Pool) reserveSlots(ctx context.Context) (belfry.ID, int) {
 	var gather <-chan time.Time // set while more free slots are awaited
-	threshold := p.claimThreshold()
+	gathered := false
 	for ctx.Err() == nil {
 		p.mu.Lock()
 		worker, free := p.worker, p.freeSlots()
 		if !p.leaseValid(time.Now()) {
 			free = 0
 		}
-		if free > 0 && free >= threshold {
+		if free > 0 && (free >= p.claimThreshold() || gathered && p.reserved == 0) {
 			slots := min(free, maxClaim)
 			p.reserved += slots
 			p.mu.Unlock()
@@ -88,13 +90,13 @@ func (p *Pool) reserveSlots(ctx context.Context) (belfry.ID, int) {
 			return worker, slots
 		}
 		p.mu.Unlock()
-		if free > 0 && gather == nil {
+		if free > 0 && gather == nil && !gathered {
 			gather = time.After(gatherDelay)
 		}
 		select {
 		case <-p.claimable:
 		case <-gather:
-			gather, threshold = nil, 0
+			gather, gathered = nil, true
 		case <-ctx.Done():
 		}
 	}
@@ -110,7 +112,7 @@ func (p *Pool) freeSlots() int {
 }
 
 // claimThreshold is the number of free slots below which a pool is nearly full.
-func (p *Pool) claimThreshold() int { return p.concurrency / 4 }
+func (p *Pool) claimThreshold() int { return min(p.concurrency/4, largeClaim) }
 
 // claim calls the source once. It reports whether this side ended the call: for a
 // drain, a new incarnation, an expired lease or claimTimeout.

@@ -63,6 +63,36 @@ func TestClaimGathersFreeSlots(t *testing.T) {
 	})
 }
 
+// While a claim is answered, slots that become free one by one are not claimed for one by one.
+func TestANearlyFullPoolClaimsOnceAtATime(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeSource()
+		f.claim = func(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
+			sleep(ctx, 50*time.Millisecond)
+			return f.fakeStore.claim(ctx, c)
+		}
+		var handled atomic.Int64
+		b := startPool(f, with(Concurrency(100)), func(context.Context, *belfry.Run) error {
+			time.Sleep(time.Second + time.Duration(handled.Add(5))*time.Millisecond) // one ends after the other
+			return nil
+		})
+		b.add(200, nil)
+		sleepAndWait(time.Second) // the pool is full
+		before := len(b.seenClaims())
+		sleepAndWait(180 * time.Millisecond) // 25 slots become free
+		claims := b.seenClaims()[before:]
+		for i := range claims[1:] {
+			if gap := claims[i+1].at.Sub(claims[i].at); gap < 50*time.Millisecond {
+				t.Errorf("claims of %d and %d runs are %s apart", claims[i].Limit, claims[i+1].Limit, gap)
+			}
+		}
+		if n := len(claims); n < 3 || claims[1].Limit < 8 {
+			t.Errorf("%d claims: %+v", n, claims)
+		}
+		b.end(t)
+	})
+}
+
 // Two claims may wait at a time, and together they ask for no more than the free slots.
 func TestTwoClaimsShareTheSlots(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
