@@ -181,7 +181,7 @@ func sealPayload(key *encrypt.DataKey, namespace string, job belfry.ID, payload 
 	return secret.Seal(payload, encrypt.Prefix, func(raw []byte) string { return key.Seal(raw, namespace, "payload", job.String()) }), nil
 }
 
-// sealGiven encrypts the payload that a run gets in place of that of its job, if there is one.
+// sealGiven encrypts the payload of a job, or the one that a run gets in place of it, if there is one.
 func (s *Store) sealGiven(ctx context.Context, namespace string, job belfry.ID, payload *json.RawMessage) error {
 	if len(*payload) == 0 {
 		return nil
@@ -213,23 +213,12 @@ func isUnreadable(err error) bool {
 	return unknown || errors.Is(err, encrypt.ErrAltered)
 }
 
-// CreateJobs encrypts the payloads of jobs, which are all of one namespace.
+// CreateJobs encrypts the payloads of jobs.
 func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, error], r *store.Request) error {
-	// The data key is read before the transaction, in which another one would wait for itself.
-	var key *encrypt.DataKey
-	for job, err := range jobs {
-		if err == nil {
-			key, err = s.sealKey(ctx, job.Job.Namespace)
-		}
-		if err != nil {
-			return err
-		}
-		break
-	}
 	return s.Store.CreateJobs(ctx, func(yield func(store.NewJob, error) bool) {
 		for job, err := range jobs {
 			if err == nil {
-				job.Job.Payload, err = sealPayload(key, job.Job.Namespace, job.Job.ID, job.Job.Payload)
+				err = s.sealGiven(ctx, job.Job.Namespace, job.Job.ID, &job.Job.Payload)
 			}
 			if !yield(job, err) {
 				return

@@ -117,6 +117,40 @@ func TestNothingIsStoredInTheClear(t *testing.T) {
 	})
 }
 
+// A sequence of new jobs may be a stream, which can be read only once.
+func TestNewJobsAreReadOnce(t *testing.T) {
+	eachStore(t, func(t *testing.T, raw store.Store) {
+		keys, _ := newKeys(t)
+		s := open(t, raw, keys)
+		var ids []belfry.ID
+		passes := 0
+		err := s.CreateJobs(t.Context(), func(yield func(store.NewJob, error) bool) {
+			passes++
+			for _, namespace := range []string{"ours", "theirs"} {
+				id, spec := belfry.NewID(s.Now()), belfry.DefaultSpec()
+				spec.Type, spec.Handler, spec.Schedule = belfry.TypeWorker, "work", "@yearly"
+				ids = append(ids, id)
+				job := belfry.Job{ID: id, Namespace: namespace, Revision: 1, State: belfry.JobActive, CreatedAt: s.Now(),
+					Manifest: belfry.Manifest{Spec: spec, Payload: json.RawMessage(payload)}}
+				if !yield(store.NewJob{Job: job, Plan: plan.Plan{JobID: id, Shard: belfry.ShardOf(id, s.Shards())}}, nil) {
+					return
+				}
+			}
+		}, nil)
+		if err != nil || passes != 1 {
+			t.Fatalf("%d passes over the new jobs, %v", passes, err)
+		}
+		for i, namespace := range []string{"ours", "theirs"} {
+			if got := payloadOf(t, s, namespace, ids[i]); got != payload {
+				t.Errorf("the payload of the job in %s is %s", namespace, got)
+			}
+			if stored := payloadOf(t, raw, namespace, ids[i]); strings.Contains(stored, canary) {
+				t.Errorf("the payload in %s is stored as %s", namespace, stored)
+			}
+		}
+	})
+}
+
 // What is encrypted for one thing is of no use for another.
 func TestEncryptedValuesCannotBeMoved(t *testing.T) {
 	eachStore(t, func(t *testing.T, raw store.Store) {

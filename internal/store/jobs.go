@@ -13,8 +13,9 @@ import (
 // Jobs is the jobs. Package control writes them for users.
 type Jobs interface {
 	// CreateJobs stores new jobs with their plans, all or none, in one pass over
-	// the sequence, whose error it returns. A name that a job of the namespace has
-	// is a Conflict that names it. A nil request has no key.
+	// the sequence, whose error it returns. The pass ends before a transaction begins,
+	// so that the sequence may use the store. A name that a job of the namespace has is
+	// a Conflict that names it. A nil request has no key.
 	CreateJobs(ctx context.Context, jobs iter.Seq2[NewJob, error], r *Request) error
 
 	// Job returns a job that is not deleted. An archived one has the state JobEnded.
