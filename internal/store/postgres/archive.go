@@ -236,10 +236,9 @@ type followUps struct {
 
 // succeededRun is a run that succeeded and may have been the only one of a one-off.
 type succeededRun struct {
-	job                  belfry.ID
-	revision             int32
-	scheduledAt, firedAt pgtype.Timestamptz
-	retentionDays        pgtype.Int4
+	job           belfry.ID
+	scheduledAt   pgtype.Timestamptz
+	retentionDays pgtype.Int4
 }
 
 // settled runs a statement that returns settledColumns, and marks its results.
@@ -265,7 +264,7 @@ func (f *followUps) succeed(ctx context.Context, q querier, results []belfry.Res
 		lane               laneColumn
 		micros             int64
 	)
-	fields := []any{&n, idColumn(&run.job), &oneOff, &hasWaiting, &run.revision, &run.scheduledAt, &run.firedAt, &run.retentionDays, &lane, &micros}
+	fields := []any{&n, idColumn(&run.job), &oneOff, &hasWaiting, &run.scheduledAt, &run.retentionDays, &lane, &micros}
 	return forEach(ctx, q, fields, func() error {
 		settled[n] = true
 		f.attempts = append(f.attempts, metrics.Attempt{Namespace: results[n].Namespace, Lane: lane.text, Outcome: belfry.OutcomeSucceeded, Duration: time.Duration(micros) * time.Microsecond})
@@ -280,43 +279,41 @@ func (f *followUps) succeed(ctx context.Context, q querier, results []belfry.Res
 
 const (
 	// archiveSucceededSQL archives one-offs whose only run has succeeded, without looking at
-	// their runs: their plans have made no other run and have not changed since. It fails
-	// if a plan changes meanwhile, and if a lock takes long.
+	// their runs: their plans have made no other run. It returns the others, and fails if a
+	// plan is without its job then, and if a lock takes long.
 	//
-	// The condition on n is always true. It makes the planner expect few jobs, and look
-	// them up instead of reading all.
+	// The jobs are sorted, so that what belongs to one of them is found in an argument by a
+	// binary search. There is no join: whatever the planner believes of the number of jobs
+	// and plans, it can only look them up.
 	archiveSucceededSQL = `/* archive */
 WITH timeout AS MATERIALIZED (
-  SELECT set_config('lock_timeout', '10ms', true)
-), finished AS MATERIALIZED (
-  SELECT f.* FROM timeout CROSS JOIN unnest($1::uuid[], $2::integer[], $3::timestamptz[], $4::timestamptz[], $5::integer[])
-    WITH ORDINALITY AS f (job_id, revision, scheduled_at, fired_at, retention_days, n)
-   WHERE n % 1 = 0
-), deleted AS (
-  DELETE FROM belfry.jobs j USING finished f JOIN belfry.plans p USING (job_id)
-   WHERE j.id = f.job_id AND j.state = 'active' AND j.revision = f.revision AND j.updated_at <= f.fired_at
-     AND coalesce(` + oneOffFinished + ` AND p.runs_made + p.runs_triggered = 1 AND p.fired_for = f.scheduled_at, false)
-     AND NOT ` + hasPendingTrigger + `
-  RETURNING j.*, f.scheduled_at, f.retention_days, p.ctid AS plan, p.version
+  SELECT set_config('lock_timeout', '10ms', true) AS set
 ), deleted_plans AS (
-  DELETE FROM belfry.plans p USING deleted d WHERE p.ctid = d.plan AND p.version = d.version RETURNING 1
+  DELETE FROM belfry.plans p
+   WHERE (SELECT set FROM timeout) IS NOT NULL AND p.job_id = ANY($1::uuid[]) AND ` + oneOffFinished + ` AND p.runs_made + p.runs_triggered = 1
+     AND p.fired_for = ($2::timestamptz[])[width_bucket(p.job_id, $1)] AND NOT ` + hasPendingTrigger + `
+  RETURNING p.job_id
+), deleted AS (
+  DELETE FROM belfry.jobs j WHERE j.id = ANY(ARRAY(SELECT job_id FROM deleted_plans)) AND coalesce(j.state = 'active', false) RETURNING j.*
 ), archived AS (
   INSERT INTO belfry.ended (id, shard, namespace, name, tags, revision, status, spec, payload, queue, type, handler, created_at, updated_at, last_run_at,
                             ended_at, retain_until)
-  SELECT id, shard, namespace, name, tags, revision, 'completed', spec, payload, queue, type, handler, created_at, updated_at, scheduled_at,
-         c.now, c.now + retention_days * interval '24 hours'
+  SELECT id, shard, namespace, name, tags, revision, 'completed', spec, payload, queue, type, handler, created_at, updated_at, ($2)[width_bucket(id, $1)],
+         c.now, c.now + nullif(($3::integer[])[width_bucket(id, $1)], 0) * interval '24 hours'
     FROM (SELECT clock_timestamp() AS now) c CROSS JOIN deleted
+), rest AS (
+  SELECT cardinality($1) - count(*) / CASE WHEN count(*) = (SELECT count(*) FROM deleted_plans) THEN 1 ELSE 0 END AS n FROM deleted
 )
-SELECT id, 1 / CASE WHEN (SELECT count(*) FROM deleted) = (SELECT count(*) FROM deleted_plans) THEN 1 ELSE 0 END FROM deleted`
+SELECT job_id FROM unnest($1) AS f (job_id) WHERE (SELECT n FROM rest) > 0 AND job_id NOT IN (SELECT id FROM deleted)`
 
-	// hasPendingTrigger is a condition on a job j. Mostly there is no trigger at all.
+	// hasPendingTrigger is a condition on a plan p. Mostly there is no trigger at all.
 	hasPendingTrigger = `((SELECT 1 FROM belfry.triggers WHERE fired_at IS NULL LIMIT 1) IS NOT NULL
-         AND (SELECT 1 FROM belfry.triggers WHERE job_id = j.id AND fired_at IS NULL LIMIT 1) IS NOT NULL)`
+         AND (SELECT 1 FROM belfry.triggers WHERE job_id = p.job_id AND fired_at IS NULL LIMIT 1) IS NOT NULL)`
 
 	// checkArchivedSQL fails if one of the jobs was archived and has a trigger that was
 	// stored since archiveSucceededSQL began. It sees those that had locked their job before.
 	checkArchivedSQL = `/* archive */ SELECT 1 / CASE WHEN EXISTS (
-  SELECT 1 FROM unnest($1::uuid[]) AS j (id) WHERE ` + hasPendingTrigger + ` AND (SELECT 1 FROM belfry.jobs WHERE id = j.id) IS NULL) THEN 0 ELSE 1 END`
+  SELECT 1 FROM unnest($1::uuid[]) AS p (job_id) WHERE ` + hasPendingTrigger + ` AND (SELECT 1 FROM belfry.jobs WHERE id = p.job_id) IS NULL) THEN 0 ELSE 1 END`
 )
 
 // archiveSucceeded archives one-offs whose only run has succeeded, as most do. It returns
@@ -325,29 +322,22 @@ func (s *Store) archiveSucceeded(ctx context.Context, runs []succeededRun) (rest
 	if len(runs) == 0 {
 		return nil
 	}
+	slices.SortFunc(runs, func(a, b succeededRun) int { return a.job.Compare(b.job) })
 	jobs := column(runs, func(r *succeededRun) pgtype.UUID { return uuid(r.job) })
-	archived := make(map[belfry.ID]bool, len(runs))
 	batch := &pgx.Batch{} // a transaction
 	batch.Queue(archiveSucceededSQL, jobs,
-		column(runs, func(r *succeededRun) int32 { return r.revision }),
 		column(runs, func(r *succeededRun) pgtype.Timestamptz { return r.scheduledAt }),
-		column(runs, func(r *succeededRun) pgtype.Timestamptz { return r.firedAt }),
-		column(runs, func(r *succeededRun) pgtype.Int4 { return r.retentionDays })).Query(func(rows pgx.Rows) error {
+		column(runs, func(r *succeededRun) int32 { return r.retentionDays.Int32 })).Query(func(rows pgx.Rows) error {
 		var job belfry.ID
-		_, err := pgx.ForEachRow(rows, []any{idColumn(&job), nil}, func() error {
-			archived[job] = true
+		_, err := pgx.ForEachRow(rows, []any{idColumn(&job)}, func() error {
+			rest = append(rest, job)
 			return nil
 		})
 		return err
 	})
 	batch.Queue(checkArchivedSQL, jobs)
 	if err := s.pool.SendBatch(ctx, batch).Close(); err != nil {
-		clear(archived)
-	}
-	for _, r := range runs {
-		if !archived[r.job] {
-			rest = append(rest, r.job)
-		}
+		rest = column(runs, func(r *succeededRun) belfry.ID { return r.job })
 	}
 	return rest
 }

@@ -119,9 +119,9 @@ const settledColumns = `r.n, CASE WHEN r.one_off OR r.has_waiting THEN r.job_id 
 const hasWaitingRun = `CASE WHEN (SELECT 1 FROM belfry.runs WHERE state = 'waiting' LIMIT 1) IS NULL THEN false
          ELSE (SELECT 1 FROM belfry.runs w WHERE w.job_id = r.job_id AND w.state = 'waiting' LIMIT 1) IS NOT NULL END`
 
-// A subquery looks up where each run is stored, and the condition on n, which is always
-// true, makes the planner expect few results. It reads no other runs, whatever it believes
-// of their number.
+// A subquery looks up where each run is stored, the condition on n, which is always true,
+// makes the planner expect few results, and those in a coalesce fit no partial index. It
+// reads no other runs, whatever it believes of their number.
 const succeedSQL = `/* finish */
 WITH result AS MATERIALIZED (
   SELECT f.*, (SELECT r.ctid FROM belfry.runs r WHERE r.id = f.id) AS run
@@ -130,7 +130,7 @@ WITH result AS MATERIALIZED (
    WHERE n % 1 = 0
 ), deleted AS (
   DELETE FROM belfry.runs r USING result
-   WHERE r.ctid = result.run AND r.namespace = result.namespace AND r.state = 'running' AND r.attempt = result.attempt AND r.token = result.token
+   WHERE r.ctid = result.run AND coalesce(r.namespace = result.namespace AND r.state = 'running' AND r.attempt = result.attempt AND r.token = result.token, false)
   RETURNING r.id, r.shard, r.namespace, r.job_id, r.revision, r.kind, r.scheduled_at, r.ready_at, r.fired_at, r.fired_by, r.epoch, r.attempt, r.worker, r.token,
             r.started_at, r.key, r.one_off, r.retention_days, r.lane, result.n, result.http_status, result.error, result.output, clock_timestamp() AS now, ` + hasWaitingRun + ` AS has_waiting
 ), settled AS (
@@ -144,8 +144,8 @@ WITH result AS MATERIALIZED (
   SELECT DISTINCT ON (job_id, key) job_id, key, shard, id, now, now FROM deleted WHERE key IS NOT NULL AND kind = 'scheduled' ORDER BY job_id, key, id
   ON CONFLICT (job_id, key) DO UPDATE SET run_id = excluded.run_id, succeeded_at = excluded.succeeded_at
 )
-SELECT ` + settledColumns + `, r.revision, CASE WHEN r.one_off THEN r.scheduled_at END, CASE WHEN r.one_off THEN r.fired_at END, r.retention_days,
-       r.lane, (extract(epoch FROM r.now - r.started_at) * 1000000)::bigint FROM deleted r`
+SELECT ` + settledColumns + `, CASE WHEN r.one_off THEN r.scheduled_at END, r.retention_days, r.lane,
+       (extract(epoch FROM r.now - r.started_at) * 1000000)::bigint FROM deleted r`
 
 // failSQL settles attempts as decided, except that a run that was cancelled meanwhile
 // is not retried.

@@ -195,10 +195,11 @@ func fireStatements() map[fireVariant]string {
 // It takes a run that exists already for an error, and so does a plan that stays locked:
 // then the general statement decides.
 //
-// A subquery looks up each plan, and the condition on n, which is always true, makes the
-// planner expect few steps. Whatever it believes of the number of plans, it does not read
-// them all: a join by job would, if an import was analysed before its commit. The steps
-// stay in order, in which indexes are written with less WAL.
+// A subquery looks up each plan, the condition on n, which is always true, makes the
+// planner expect few steps, and one in a coalesce fits no partial index. Whatever it
+// believes of the number of plans, it does not read them all: a join by job would, if an
+// import was analysed before its commit. The steps stay in order, in which indexes are
+// written with less WAL.
 const fireSimpleSQL = `/* fire */
 WITH step AS MATERIALIZED (
   SELECT n::integer, class, version, scheduled_at, next_at, nominal_at, runs_made, (SELECT p.ctid FROM belfry.plans p WHERE p.job_id = s.job_id) AS plan
@@ -211,7 +212,7 @@ WITH step AS MATERIALIZED (
          zone_version = $10, quarantined = NULL
     FROM step s
    WHERE p.ctid = s.plan AND p.version = s.version AND (p.fired_for IS NULL OR p.fired_for < s.scheduled_at)
-     AND p.next_at <= clock_timestamp()
+     AND coalesce(p.next_at <= clock_timestamp(), false)
   RETURNING s.n, s.class, p.job_id, p.shard, s.scheduled_at,
          CASE WHEN NOT ($7::boolean[])[s.class] OR (SELECT 1 FROM belfry.runs x WHERE x.job_id = p.job_id LIMIT 1) IS NULL
               THEN CASE WHEN ($20::uuid[])[s.n] = $25 THEN 'ready' ELSE 'running' END
