@@ -148,7 +148,9 @@ SELECT ` + settledColumns + `, CASE WHEN r.one_off THEN r.scheduled_at END, r.re
        (extract(epoch FROM r.now - r.started_at) * 1000000)::bigint FROM deleted r`
 
 // failSQL settles attempts as decided, except that a run that was cancelled meanwhile
-// is not retried.
+// is not retried. The results are sorted by run, so that runs are locked in this order,
+// and what belongs to one is found by a binary search. Like succeedSQL, it reads no other
+// runs: there is no join with them that the planner could turn into a loop over all.
 const failSQL = `/* finish */
 WITH result AS (
   SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::text[], $4::integer[], $5::uuid[], $6::integer[], $7::text[], $8::text[],
@@ -157,22 +159,23 @@ WITH result AS (
           outcome, next_state, delay_ms, new_failures, new_lost, reason, fingerprint)
 ), locked AS MATERIALIZED (
   SELECT r.*, result.n, result.http_status, result.error, result.output, result.outcome, result.new_failures, result.new_lost, result.reason,
-         result.fingerprint, clock_timestamp() AS now, clock_timestamp() + result.delay_ms * interval '1 millisecond' AS retry_at,
+         result.fingerprint, clock_timestamp() AS now,
          CASE WHEN r.cancel_requested_at IS NULL THEN result.next_state ELSE 'cancelled' END AS next_state
-    FROM belfry.runs r JOIN result USING (id)
-   WHERE r.namespace = result.namespace AND r.state = 'running' AND r.attempt = result.attempt AND r.token = result.token
-   ORDER BY r.id FOR UPDATE OF r
+    FROM result CROSS JOIN LATERAL (
+      SELECT * FROM belfry.runs
+       WHERE id = result.id AND coalesce(namespace = result.namespace AND state = 'running' AND attempt = result.attempt AND token = result.token, false) FOR UPDATE) r
 ), inserted_attempts AS (
   INSERT INTO belfry.attempts (run_id, attempt, shard, namespace, outcome, worker, token, started_at, finished_at, http_status, error, output)
   SELECT id, attempt, shard, namespace, outcome, worker, token, started_at, now, http_status, error, output FROM locked
   ON CONFLICT DO NOTHING
-), retried AS (
+), clock AS MATERIALIZED (SELECT clock_timestamp() AS now FROM (SELECT count(*) FROM locked) l), retried AS (
   UPDATE belfry.runs r
-     SET state = locked.next_state, ready_at = locked.retry_at, rank = (extract(epoch FROM locked.retry_at) * 1000000)::bigint + r.weight,
-         failures = locked.new_failures, lost = locked.new_lost, worker = NULL, token = NULL, started_at = NULL, deadline_at = NULL
-    FROM locked WHERE r.id = locked.id AND locked.next_state NOT IN ('dead', 'cancelled')
+     SET state = ($10)[width_bucket(r.id, $2)], ready_at = now + ($11)[width_bucket(r.id, $2)] * interval '1 millisecond',
+         rank = (extract(epoch FROM now) * 1000000)::bigint + ($11)[width_bucket(r.id, $2)] * 1000 + r.weight,
+         failures = ($12)[width_bucket(r.id, $2)], lost = ($13)[width_bucket(r.id, $2)], worker = NULL, token = NULL, started_at = NULL, deadline_at = NULL
+    FROM clock WHERE r.id = ANY(ARRAY(SELECT id FROM locked WHERE next_state NOT IN ('dead', 'cancelled')))
 ), deleted AS (
-  DELETE FROM belfry.runs r USING locked WHERE r.id = locked.id AND locked.next_state IN ('dead', 'cancelled')
+  DELETE FROM belfry.runs WHERE id = ANY(ARRAY(SELECT id FROM locked WHERE next_state IN ('dead', 'cancelled')))
 ), inserted_dead AS (
   INSERT INTO belfry.dead (id, shard, namespace, job_id, revision, kind, lane, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
                            timeout_ms, attempt, failures, lost, started_at, died_at, payload, fingerprint, key, weight, one_off, retention_days)
@@ -189,6 +192,7 @@ WITH result AS (
 SELECT ` + settledColumns + `
   FROM (SELECT n, job_id, one_off AND next_state = 'cancelled' AS one_off, next_state IN ('dead', 'cancelled') AND ` + hasWaitingRun + ` AS has_waiting FROM locked r) r`
 
+// finishFailed settles results that are no success, sorted by run.
 func (s *Store) finishFailed(ctx context.Context, results []belfry.Result, which []int, settled []bool, next *followUps) error {
 	if len(which) == 0 {
 		return nil

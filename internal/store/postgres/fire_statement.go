@@ -26,7 +26,7 @@ import (
 //
 // Each part passes on what the next one needs. The planner cannot estimate how many
 // rows such parts have, and a join of two of them may become a loop over the square of
-// the batch.
+// the batch. Plans are looked up, whatever it believes of their number.
 //
 // Live runs are counted as of the statement's snapshot, which is older than the locks.
 // A run that was made since then has raised the version of the plan, and the step is
@@ -41,18 +41,19 @@ WITH step AS MATERIALIZED (
     WITH ORDINALITY AS s (job_id, version, due, first_at, next_at, nominal_at, fired_for, runs_made,
                           zone_version, namespace, revision, shard, epoch, lane, timeout_ms, triggered, one_off, weight, retention_days, n)
 ), locked AS MATERIALIZED (
-  SELECT s.* FROM step s JOIN belfry.plans p ON p.job_id = s.job_id
-   WHERE p.version = s.version
-     AND (s.first_at IS NULL OR p.fired_for IS NULL OR p.fired_for < s.first_at)
-     AND (NOT s.due OR p.next_at <= clock_timestamp())
-     FOR UPDATE OF p SKIP LOCKED
+  SELECT s.* FROM step s CROSS JOIN LATERAL (
+      SELECT 1 FROM belfry.plans p
+       WHERE p.job_id = s.job_id AND p.version = s.version
+         AND (s.first_at IS NULL OR p.fired_for IS NULL OR p.fired_for < s.first_at)
+         AND (NOT s.due OR p.next_at <= clock_timestamp())
+         FOR UPDATE SKIP LOCKED) p
 ), advanced AS (
   UPDATE belfry.plans p
      SET version = p.version + 1, next_at = s.next_at, nominal_at = s.nominal_at, fired_for = s.fired_for,
          runs_made = s.runs_made, runs_triggered = p.runs_triggered + coalesce(s.triggered, 0), zone_version = s.zone_version,
          one_off = coalesce(s.one_off, false), quarantined = NULL
     FROM locked s
-   WHERE p.job_id = s.job_id AND p.version = s.version
+   WHERE p.job_id = s.job_id AND p.version = s.version AND p.job_id = ANY(ARRAY(SELECT job_id FROM locked))
   RETURNING s.n, s.job_id, s.namespace, s.revision, s.shard, s.epoch, s.lane, s.timeout_ms, s.one_off, s.weight, s.retention_days
 ), clock AS MATERIALIZED (SELECT clock_timestamp() AS now FROM (SELECT count(*) FROM locked) l), consumed AS (
   UPDATE belfry.triggers t SET fired_at = clock_timestamp()
