@@ -280,7 +280,7 @@ func (f *followUps) succeed(ctx context.Context, q querier, results []belfry.Res
 const (
 	// archiveSucceededSQL archives one-offs whose only run has succeeded, without looking at
 	// their runs: their plans have made no other run. It returns the others, and fails if a
-	// plan is without its job then, and if a lock takes long. What a crash of the server
+	// job changes meanwhile, and if a lock takes long. What a crash of the server
 	// undoes, Archive does again.
 	//
 	// The jobs are sorted, so that what belongs to one of them is found in an argument by a
@@ -292,7 +292,7 @@ WITH timeout AS MATERIALIZED (
 ), deleted_plans AS (
   DELETE FROM belfry.plans p
    WHERE (SELECT set FROM timeout) IS NOT NULL AND p.job_id = ANY($1::uuid[]) AND ` + oneOffFinished + ` AND p.runs_made + p.runs_triggered = 1
-     AND p.fired_for = ($2::timestamptz[])[width_bucket(p.job_id, $1)] AND NOT ` + hasPendingTrigger + `
+     AND p.fired_for = ($2::timestamptz[])[width_bucket(p.job_id, $1)] AND ` + isActive + ` AND NOT ` + hasPendingTrigger + `
   RETURNING p.job_id
 ), deleted AS (
   DELETE FROM belfry.jobs j WHERE j.id = ANY(ARRAY(SELECT job_id FROM deleted_plans)) AND coalesce(j.state = 'active', false) RETURNING j.*
@@ -306,6 +306,11 @@ WITH timeout AS MATERIALIZED (
   SELECT cardinality($1) - count(*) / CASE WHEN count(*) = (SELECT count(*) FROM deleted_plans) THEN 1 ELSE 0 END AS n FROM deleted
 )
 SELECT job_id FROM unnest($1) AS f (job_id) WHERE (SELECT n FROM rest) > 0 AND job_id NOT IN (SELECT id FROM deleted)`
+
+	// isActive is a condition on a plan p whose job is neither paused nor deleted. Mostly no
+	// job is.
+	isActive = `((SELECT 1 FROM belfry.jobs WHERE state = 'paused' LIMIT 1) IS NULL AND (SELECT 1 FROM belfry.jobs WHERE state = 'deleted' LIMIT 1) IS NULL
+         OR (SELECT state FROM belfry.jobs WHERE id = p.job_id) = 'active')`
 
 	// hasPendingTrigger is a condition on a plan p. Mostly there is no trigger at all.
 	hasPendingTrigger = `((SELECT 1 FROM belfry.triggers WHERE fired_at IS NULL LIMIT 1) IS NOT NULL

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/pgtest"
@@ -157,6 +158,36 @@ func TestOneOffIsNotArchivedWhileUnfinished(t *testing.T) {
 	execSQL(t, s, `UPDATE belfry.triggers SET fired_at = clock_timestamp()`)
 	if n, next, err := s.Archive(t.Context(), allShards(s), belfry.ID{}, 100); n != 2 || !next.IsZero() || err != nil {
 		t.Errorf("then archived %d, continues after %v: %v", n, next, err)
+	}
+}
+
+// A one-off that stays live does not keep the others of a batch from being archived
+// together.
+func TestOneOffsOfABatchAreArchivedWithoutThoseThatStay(t *testing.T) {
+	s := openEmpty(t)
+	var runs []succeededRun
+	var stay []belfry.ID
+	for _, change := range []string{
+		``, `UPDATE belfry.jobs SET state = 'paused' WHERE id = $1`, ``, `UPDATE belfry.jobs SET state = 'deleted' WHERE id = $1`,
+		`UPDATE belfry.plans SET next_at = now() WHERE job_id = $1`, `UPDATE belfry.plans SET runs_triggered = 1 WHERE job_id = $1`, ``,
+	} {
+		job := createDue(t, s)
+		fireNext(t, s, job)
+		run := claimOne(t, s)
+		if change != "" {
+			execSQL(t, s, change, uuid(job.ID))
+			stay = append(stay, job.ID)
+		}
+		runs = append(runs, succeededRun{job: job.ID, scheduledAt: pgtype.Timestamptz{Time: run.ScheduledAt, Valid: true}})
+	}
+	slices.Reverse(runs)
+	rest := s.archiveSucceeded(t.Context(), runs)
+	slices.SortFunc(stay, belfry.ID.Compare)
+	if !slices.Equal(rest, stay) {
+		t.Errorf("%v were not archived, want %v", rest, stay)
+	}
+	if jobs, plans, ended := countRows(t, s, `jobs`), countRows(t, s, `plans`), countRows(t, s, `ended WHERE status = 'completed'`); jobs != 4 || plans != 4 || ended != 3 {
+		t.Errorf("%d jobs with %d plans are left, and %d are archived", jobs, plans, ended)
 	}
 }
 
