@@ -108,6 +108,46 @@ func TestAResultIsStoredWithItsRun(t *testing.T) {
 	})
 }
 
+func TestResultsOfOneCallAreSettledEachByItself(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		tests := []struct {
+			retries        int
+			outcome        belfry.Outcome
+			delay          time.Duration
+			want           belfry.RunStatus
+			failures, lost int
+		}{
+			{5, belfry.OutcomeFailed, 10 * time.Minute, belfry.RunRetry, 1, 0},
+			{5, belfry.OutcomeInterrupted, 0, belfry.RunReady, 0, 0},
+			{0, belfry.OutcomeFailed, 0, belfry.RunDead, 0, 0},
+			{5, belfry.OutcomeSnoozed, time.Minute, belfry.RunRetry, 0, 0},
+			{5, belfry.OutcomeLost, 0, belfry.RunReady, 0, 1},
+			{5, belfry.OutcomeCancelled, 0, belfry.RunCancelled, 0, 0},
+			{5, belfry.OutcomeTimedOut, time.Hour, belfry.RunRetry, 1, 0},
+			{5, belfry.OutcomeSucceeded, 0, belfry.RunSucceeded, 0, 0},
+		}
+		results := make([]belfry.Result, len(tests))
+		for i, tt := range tests {
+			results[i] = result(f.startRun(t, withRetries(tt.retries)), tt.outcome)
+			results[i].RetryAfterSeconds = tt.delay.Seconds()
+		}
+		f.finish(t, results...)
+		for i, tt := range tests {
+			got := f.run(t, results[i].Namespace, results[i].RunID)
+			if got.Status != tt.want {
+				t.Errorf("%+v: the run is %s", tt, got.Status)
+			}
+			if tt.want != belfry.RunRetry && tt.want != belfry.RunReady {
+				continue
+			}
+			row := f.liveRow(t, got.ID)
+			if row.Failures != tt.failures || row.Lost != tt.lost || !near(row.ReadyAt, f.Now().Add(tt.delay), 20*time.Second) || row.Rank != row.ReadyAt.UnixMicro()+row.Weight {
+				t.Errorf("%+v: the run is %+v", tt, row)
+			}
+		}
+	})
+}
+
 func TestARunOutOfRetriesIsADeadLetter(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		finger := func(text string) string {
