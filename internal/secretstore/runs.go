@@ -12,7 +12,7 @@ import (
 func (s *Store) Trigger(ctx context.Context, triggers []plan.Trigger, r *store.Request) error {
 	sealed := append([]plan.Trigger{}, triggers...)
 	for i := range sealed {
-		if err := s.sealGiven(ctx, sealed[i].Namespace, sealed[i].JobID, &sealed[i].Payload); err != nil {
+		if err := s.sealPayloadOf(ctx, sealed[i].Namespace, sealed[i].JobID, &sealed[i].Payload); err != nil {
 			return err
 		}
 	}
@@ -91,7 +91,7 @@ func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID)
 func (s *Store) Redrive(ctx context.Context, namespace string, list []store.Redrive) (int, error) {
 	sealed := append([]store.Redrive{}, list...)
 	for i := range sealed {
-		if err := s.sealGiven(ctx, namespace, sealed[i].JobID, &sealed[i].Payload); err != nil {
+		if err := s.sealPayloadOf(ctx, namespace, sealed[i].JobID, &sealed[i].Payload); err != nil {
 			return 0, err
 		}
 	}

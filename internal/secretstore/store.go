@@ -181,8 +181,9 @@ func sealPayload(key *encrypt.DataKey, namespace string, job belfry.ID, payload 
 	return secret.Seal(payload, encrypt.Prefix, func(raw []byte) string { return key.Seal(raw, namespace, "payload", job.String()) }), nil
 }
 
-// sealGiven encrypts the payload of a job, or the one that a run gets in place of it, if there is one.
-func (s *Store) sealGiven(ctx context.Context, namespace string, job belfry.ID, payload *json.RawMessage) error {
+// sealPayloadOf encrypts the secrets of the payload of a job, or of one that a run gets in place of it, with the
+// key of the namespace.
+func (s *Store) sealPayloadOf(ctx context.Context, namespace string, job belfry.ID, payload *json.RawMessage) error {
 	if len(*payload) == 0 {
 		return nil
 	}
@@ -218,7 +219,7 @@ func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, err
 	return s.Store.CreateJobs(ctx, func(yield func(store.NewJob, error) bool) {
 		for job, err := range jobs {
 			if err == nil {
-				err = s.sealGiven(ctx, job.Job.Namespace, job.Job.ID, &job.Job.Payload)
+				err = s.sealPayloadOf(ctx, job.Job.Namespace, job.Job.ID, &job.Job.Payload)
 			}
 			if !yield(job, err) {
 				return

@@ -280,18 +280,18 @@ func (f *followUps) succeed(ctx context.Context, q querier, results []belfry.Res
 const (
 	// archiveSucceededSQL archives one-offs whose only run has succeeded, without looking at
 	// their runs: their plans have made no other run. It returns the others, and fails if a
-	// job changes meanwhile, and if a lock takes long. What a crash of the server
-	// undoes, Archive does again.
+	// job changes meanwhile, and if a lock takes long. The commit does not wait for the
+	// disk: what a crash of the server undoes, Archive does again.
 	//
 	// The jobs are sorted, so that what belongs to one of them is found in an argument by a
 	// binary search. There is no join: whatever the planner believes of the number of jobs
 	// and plans, it can only look them up.
 	archiveSucceededSQL = `/* archive */
-WITH timeout AS MATERIALIZED (
-  SELECT set_config('lock_timeout', '10ms', true) || set_config('synchronous_commit', 'off', true) AS set
+WITH settings AS MATERIALIZED (
+  SELECT set_config('lock_timeout', '10ms', true) || set_config('synchronous_commit', 'off', true) AS value
 ), deleted_plans AS (
   DELETE FROM belfry.plans p
-   WHERE (SELECT set FROM timeout) IS NOT NULL AND p.job_id = ANY($1::uuid[]) AND ` + oneOffFinished + ` AND p.runs_made + p.runs_triggered = 1
+   WHERE (SELECT value FROM settings) IS NOT NULL AND p.job_id = ANY($1::uuid[]) AND ` + oneOffFinished + ` AND p.runs_made + p.runs_triggered = 1
      AND p.fired_for = ($2::timestamptz[])[width_bucket(p.job_id, $1)] AND ` + isActive + ` AND NOT ` + hasPendingTrigger + `
   RETURNING p.job_id
 ), deleted AS (
