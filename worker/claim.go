@@ -10,7 +10,7 @@ import (
 const (
 	claimLoops   = 2                      // while one claim is answered, slots that became free are claimed for
 	maxClaim     = 4000                   // runs requested in one call
-	largeClaim   = 1000                   // runs that need not wait for more, however large the pool is
+	largeClaim   = 1000                   // runs that are neither divided nor wait for more, however large the pool is
 	gatherDelay  = time.Millisecond       // how long a nearly full pool waits for more free slots
 	pollInterval = 500 * time.Millisecond // between claims that return nothing at once
 	claimTimeout = time.Minute            // after which a waiting Claim is repeated
@@ -81,7 +81,7 @@ func (p *Pool) reserveSlots(ctx context.Context) (belfry.ID, int) {
 			free = 0
 		}
 		if free > 0 && (free >= p.claimThreshold() || gathered && p.reserved == 0) {
-			slots := min(free, maxClaim)
+			slots := min(free, p.claimLimit())
 			p.reserved += slots
 			p.mu.Unlock()
 			if slots < free {
@@ -109,6 +109,15 @@ func (p *Pool) reserveSlots(ctx context.Context) (belfry.ID, int) {
 // source is down.
 func (p *Pool) freeSlots() int {
 	return max(0, min(p.concurrency-p.busy, 2*p.concurrency-p.outstanding)-p.reserved)
+}
+
+// claimLimit is how many runs are requested in one call. A large pool fills its slots by two
+// claims, which a source can answer at the same time.
+func (p *Pool) claimLimit() int {
+	if p.concurrency <= largeClaim {
+		return p.concurrency
+	}
+	return min(maxClaim, (p.concurrency+1)/2)
 }
 
 // claimThreshold is the number of free slots below which a pool is nearly full.

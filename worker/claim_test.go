@@ -94,19 +94,53 @@ func TestANearlyFullPoolClaimsOnceAtATime(t *testing.T) {
 }
 
 // Two claims may wait at a time, and together they ask for no more than the free slots.
+func TestALargePoolFillsItsSlotsByTwoClaims(t *testing.T) {
+	for _, tt := range []struct {
+		concurrency int
+		want        []int
+	}{
+		{100, []int{100}},
+		{1000, []int{1000}},
+		{1200, []int{600, 600}},
+		{3001, []int{1501, 1500}},
+		{10_000, []int{4000, 4000}},
+	} {
+		inBubble(t, func(t *testing.T) {
+			f := newFakeSource()
+			f.claim = func(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
+				<-ctx.Done()
+				return nil, nil
+			}
+			b := startPool(f, with(Concurrency(tt.concurrency)), noop)
+			sleepAndWait(time.Second)
+			var got []int
+			for _, c := range b.seenClaims() {
+				got = append(got, c.Limit)
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("%d slots were filled by claims of %v, want %v", tt.concurrency, got, tt.want)
+			}
+			b.end(t)
+		})
+	}
+}
+
 func TestTwoClaimsShareTheSlots(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := startPool(newFakeSource(), with(Concurrency(5000)), noop)
 		sleepAndWait(10 * time.Millisecond)
-		if c := b.seenClaims(); len(c) != 2 || c[0].Limit != 4000 || c[1].Limit != 1000 {
+		if c := b.seenClaims(); len(c) != 2 || c[0].Limit+c[1].Limit != 5000 {
 			t.Errorf("claimed %+v", c)
 		}
 		b.add(4500, nil)
 		sleepAndWait(time.Second)
 		for _, c := range b.seenClaims() {
-			if c.Limit > 4000 {
+			if c.Limit > 2500 {
 				t.Errorf("asked for %d runs", c.Limit)
 			}
+		}
+		if b.settled() != 4500 {
+			t.Errorf("%d runs ended", b.settled())
 		}
 		b.end(t)
 	})
