@@ -86,9 +86,10 @@ func TestAStreamIsBoundedAndOfOneCluster(t *testing.T) {
 	}
 	made := open(t, "nats://"+server.Addr+"?prefix=made")
 	await(t, "a stream that was there is used", func() bool { return made.Announce(call, lane, inGroups(ids)) == nil })
-	if found, err := js.Stream(t.Context(), "made"); err != nil || found.CachedInfo().Config.Description != "by an operator" || found.CachedInfo().State.Msgs == 0 {
-		t.Errorf("the stream of an operator is not used as it is (%v)", err)
-	}
+	await(t, "the stream of an operator has the announcement, and is as it was", func() bool { // It is stored after the server has answered.
+		found, err := js.Stream(t.Context(), "made")
+		return err == nil && found.CachedInfo().State.Msgs > 0 && found.CachedInfo().Config.Description == "by an operator"
+	})
 	if c := stream.CachedInfo().Config; c.MaxAge != time.Minute || c.MaxMsgsPerSubject != maxKept {
 		t.Errorf("the stream keeps announcements for %v, %d at most", c.MaxAge, c.MaxMsgsPerSubject)
 	}
