@@ -156,7 +156,24 @@ func (d *driver) bulkDeadUnderKills(nodes []*process, verb string, filter, more 
 		if tries < 3 {
 			victim.start()
 		}
+		if tries < 3 && len(nodes) == 1 {
+			d.awaitNoLiveRun()
+		}
 	}
+}
+
+// awaitNoLiveRun waits until all runs are settled. A run that loses three workers in a row is
+// poison, and a node that is alone loses its runs whenever it is killed.
+func (d *driver) awaitNoLiveRun() {
+	d.tb.Helper()
+	eventually(d.tb, "no run is live", time.Minute, func() bool {
+		for _, status := range []string{"running", "retry", "ready", "running"} { // first a lost one, then as a run goes on
+			if runs, err := pages[apiRun](d.node(), "/api/v1/runs?limit=500&status="+status); err != nil || len(runs) > 0 {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // killSome kills nodes one after another and starts them again.
