@@ -93,7 +93,6 @@ func TestANearlyFullPoolClaimsOnceAtATime(t *testing.T) {
 	})
 }
 
-// Two claims may wait at a time, and together they ask for no more than the free slots.
 func TestALargePoolFillsItsSlotsByTwoClaims(t *testing.T) {
 	for _, tt := range []struct {
 		concurrency int
@@ -125,6 +124,7 @@ func TestALargePoolFillsItsSlotsByTwoClaims(t *testing.T) {
 	}
 }
 
+// Two claims may wait at a time, and together they ask for no more than the free slots.
 func TestTwoClaimsShareTheSlots(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := startPool(newFakeSource(), with(Concurrency(5000)), noop)
