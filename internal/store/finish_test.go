@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -105,6 +106,28 @@ func TestAResultIsStoredWithItsRun(t *testing.T) {
 				HTTPStatus: 503, Error: "no upstream", Output: "try later",
 			}},
 		})
+	})
+}
+
+func TestSuccessesOfOneCallAreStoredEachWithItsOwnTexts(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		texts := []string{"", "é界😀", "plain", "", strings.Repeat("界", 2000), "last"}
+		results := make([]belfry.Result, len(texts))
+		for i, text := range texts {
+			results[i] = result(f.startRun(t, withNamespace([]string{"ours", "theirs", "other"}[i%3])), belfry.OutcomeSucceeded)
+			results[i].HTTPStatus, results[i].Error, results[i].Output = 200+i, texts[len(texts)-1-i], text
+		}
+		slices.Reverse(results)
+		for i, v := range f.finish(t, results...) {
+			if v != belfry.VerdictAccepted {
+				t.Errorf("result %d is %s", i, v)
+			}
+		}
+		for _, r := range results {
+			if got := f.run(t, r.Namespace, r.RunID); got.Status != belfry.RunSucceeded || got.HTTPStatus != r.HTTPStatus || got.Error != sanitize.Text(r.Error, store.MaxError) || got.Output != r.Output {
+				t.Errorf("status %d: the run is %s with status %d, error %.20q and output %.20q", r.HTTPStatus, got.Status, got.HTTPStatus, got.Error, got.Output)
+			}
+		}
 	})
 }
 
@@ -320,11 +343,13 @@ func TestALateResultDoesNotHideAValidOneInTheSameBatch(t *testing.T) {
 			f.silenceWorker(t, lost.WorkerID, time.Hour)
 			f.reap(t, time.Minute)
 			second := f.claimOne(t, f.registerWorker(t))
-			forged := result(second, belfry.OutcomeFailed)
+			forged, stale := result(second, belfry.OutcomeFailed), result(lost, belfry.OutcomeSucceeded)
 			forged.Token = belfry.NewToken()
-			verdicts := f.finish(t, result(lost, belfry.OutcomeFailed), forged, result(second, outcome))
-			if verdicts[0] != belfry.VerdictLate || verdicts[1] != belfry.VerdictLate || verdicts[2] != belfry.VerdictAccepted {
-				t.Errorf("%s: the verdicts are %v, wants late, late and accepted", outcome, verdicts)
+			verdicts := f.finish(t, result(lost, belfry.OutcomeFailed), stale, forged, result(second, outcome), stale)
+			for i, v := range verdicts {
+				if (v == belfry.VerdictAccepted) != (i == 3) {
+					t.Errorf("%s: the verdicts are %v, wants the fourth accepted and the others late", outcome, verdicts)
+				}
 			}
 			if want := belfry.Settle(lost.ID, belfry.AttemptCounts{Lost: 1}, lost.Spec.Retry(), result(second, outcome)).State; f.state(t, lost.ID) != want {
 				t.Errorf("%s: the run is %s, wants %s", outcome, f.state(t, lost.ID), want)

@@ -255,10 +255,10 @@ func (f *followUps) settled(ctx context.Context, q querier, settled []bool, sql 
 	}, sql, args...)
 }
 
-// succeed runs the statement for successes, and marks its results.
-func (f *followUps) succeed(ctx context.Context, q querier, results []belfry.Result, settled []bool, args ...any) error {
+// succeed settles those of the results that are successes, sorted by run, and marks them.
+func (f *followUps) succeed(ctx context.Context, q querier, results []belfry.Result, settled []bool, which []int) error {
 	var (
-		n                  int64
+		n                  int32
 		oneOff, hasWaiting bool
 		run                succeededRun
 		lane               laneColumn
@@ -266,15 +266,16 @@ func (f *followUps) succeed(ctx context.Context, q querier, results []belfry.Res
 	)
 	fields := []any{&n, idColumn(&run.job), &oneOff, &hasWaiting, &run.scheduledAt, &run.retentionDays, &lane, &micros}
 	return forEach(ctx, q, fields, func() error {
-		settled[n] = true
-		f.attempts = append(f.attempts, metrics.Attempt{Namespace: results[n].Namespace, Lane: lane.text, Outcome: belfry.OutcomeSucceeded, Duration: time.Duration(micros) * time.Microsecond})
+		i := which[n-1]
+		settled[i] = true
+		f.attempts = append(f.attempts, metrics.Attempt{Namespace: results[i].Namespace, Lane: lane.text, Outcome: belfry.OutcomeSucceeded, Duration: time.Duration(micros) * time.Microsecond})
 		if oneOff && !hasWaiting {
 			f.succeeded = append(f.succeeded, run)
 		} else {
 			f.add(run.job, oneOff, hasWaiting)
 		}
 		return nil
-	}, succeedSQL, args...)
+	}, succeedSQL, succeedArgs(results, which)...)
 }
 
 const (

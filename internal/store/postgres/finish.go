@@ -85,7 +85,7 @@ func (s *Store) settle(ctx context.Context, results []belfry.Result) (settled []
 	}
 	next := followUps{attempts: make([]metrics.Attempt, 0, len(results))}
 	if len(succeeded) > 0 {
-		err = next.succeed(ctx, s.pool, results, settled, resultArgs(results, succeeded)...)
+		err = next.succeed(ctx, s.pool, results, settled, succeeded)
 	}
 	if err == nil {
 		err = s.finishFailed(ctx, results, failed, settled, &next)
@@ -108,6 +108,34 @@ func resultArgs(results []belfry.Result, which []int) []any {
 	}
 }
 
+// succeedArgs are the arguments of succeedSQL. The texts are one argument, with where each
+// ends, because an element of an array of texts is found by reading all before it.
+func succeedArgs(results []belfry.Result, which []int) []any {
+	var namespaces []string
+	numbers := map[string]int32{}
+	texts, ends := []byte{}, append(make([]int32, 0, 2*len(which)+1), 0)
+	for _, i := range which {
+		r := &results[i]
+		if numbers[r.Namespace] == 0 {
+			namespaces = append(namespaces, storable(r.Namespace))
+			numbers[r.Namespace] = int32(len(namespaces))
+		}
+		texts = append(texts, sanitize.Text(r.Error, store.MaxError)...)
+		ends = append(ends, int32(len(texts)))
+		texts = append(texts, sanitize.Text(r.Output, belfry.MaxOutput)...)
+		ends = append(ends, int32(len(texts)))
+	}
+	return []any{
+		column(which, func(i *int) pgtype.UUID { return notNull(results[*i].RunID) }),
+		namespaces,
+		column(which, func(i *int) int32 { return numbers[results[*i].Namespace] }),
+		column(which, func(i *int) int32 { return int32(results[*i].Attempt) }),
+		column(which, func(i *int) pgtype.UUID { return notNull(results[*i].Token) }),
+		column(which, func(i *int) int32 { return int32(results[*i].HTTPStatus) }),
+		ends, texts,
+	}
+}
+
 // settledColumns are the columns of a row about a settled run r that followUps.settled
 // reads: the job is null if nothing follows.
 const settledColumns = `r.n, CASE WHEN r.one_off OR r.has_waiting THEN r.job_id END, r.one_off, r.has_waiting`
@@ -117,25 +145,25 @@ const settledColumns = `r.n, CASE WHEN r.one_off OR r.has_waiting THEN r.job_id 
 const hasWaitingRun = `CASE WHEN (SELECT 1 FROM belfry.runs WHERE state = 'waiting' LIMIT 1) IS NULL THEN false
          ELSE (SELECT 1 FROM belfry.runs w WHERE w.job_id = r.job_id AND w.state = 'waiting' LIMIT 1) IS NOT NULL END`
 
-// A subquery looks up where each run is stored, the condition on n, which is always true,
-// makes the planner expect few results, and those in a coalesce fit no partial index. It
-// reads no other runs, whatever it believes of their number.
+// The results are sorted by run, so that what belongs to one is found by a binary search.
+// There is no join with the runs, which would copy each of them once more, and whatever
+// the planner believes of their number, it can only look them up: conditions in a coalesce
+// fit no partial index.
 const succeedSQL = `/* finish */
-WITH result AS MATERIALIZED (
-  SELECT f.*, (SELECT r.ctid FROM belfry.runs r WHERE r.id = f.id) AS run
-    FROM unnest($1::bigint[], $2::uuid[], $3::text[], $4::integer[], $5::uuid[], $6::integer[], $7::text[], $8::text[])
-    AS f (n, id, namespace, attempt, token, http_status, error, output)
-   WHERE n % 1 = 0
-), deleted AS (
-  DELETE FROM belfry.runs r USING result
-   WHERE r.ctid = result.run AND coalesce(r.namespace = result.namespace AND r.state = 'running' AND r.attempt = result.attempt AND r.token = result.token, false)
+WITH deleted AS (
+  DELETE FROM belfry.runs r
+   WHERE r.id = ANY($1::uuid[])
+     AND coalesce(r.state = 'running' AND r.token = ($5::uuid[])[width_bucket(r.id, $1)] AND r.attempt = ($4::integer[])[width_bucket(r.id, $1)]
+                  AND r.namespace = ($2::text[])[($3::integer[])[width_bucket(r.id, $1)]], false)
   RETURNING r.id, r.shard, r.namespace, r.job_id, r.revision, r.kind, r.scheduled_at, r.ready_at, r.fired_at, r.fired_by, r.epoch, r.attempt, r.worker, r.token,
-            r.started_at, r.key, r.one_off, r.retention_days, r.lane, result.n, result.http_status, result.error, result.output, clock_timestamp() AS now, ` + hasWaitingRun + ` AS has_waiting
+            r.started_at, r.key, r.one_off, r.retention_days, r.lane, width_bucket(r.id, $1) AS n, clock_timestamp() AS now, ` + hasWaitingRun + ` AS has_waiting
 ), settled AS (
   INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
                               attempt, worker, token, started_at, settled_at, http_status, error, output, skipped_count, key, retain_until)
   SELECT id, shard, namespace, job_id, revision, kind, 'succeeded', '', scheduled_at, ready_at, fired_at, fired_by, epoch,
-         attempt, worker, token, started_at, now, http_status, error, output, 0, key, now + retention_days * interval '24 hours'
+         attempt, worker, token, started_at, now, ($6::integer[])[n],
+         convert_from(substr($8::bytea, ($7::integer[])[2 * n - 1] + 1, ($7)[2 * n] - ($7)[2 * n - 1]), 'UTF8'),
+         convert_from(substr($8, ($7)[2 * n] + 1, ($7)[2 * n + 1] - ($7)[2 * n]), 'UTF8'), 0, key, now + retention_days * interval '24 hours'
     FROM deleted
 ), updated_keys AS (
   INSERT INTO belfry.keys (job_id, key, shard, run_id, created_at, succeeded_at)
