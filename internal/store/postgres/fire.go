@@ -302,7 +302,7 @@ func classOf(s *plan.Step) fireClass {
 // except that a run that becomes a skip leaves its slot free.
 func (s *Store) fireSimple(ctx context.Context, owner belfry.ID, steps []plan.Step, slots []store.FreeSlots) (store.FireResult, error) {
 	fired := store.FireResult{Applied: make([]bool, len(steps)), Claimed: make([]*belfry.Run, 0, len(steps))}
-	classes, tokens, args := simpleFireArgs(owner, steps, slices.Clone(slots))
+	fires, args := simpleFireArgs(owner, steps, slices.Clone(slots))
 	var (
 		n       int32
 		state   belfry.RunStatus
@@ -310,12 +310,13 @@ func (s *Store) fireSimple(ctx context.Context, owner belfry.ID, steps []plan.St
 		payload json.RawMessage
 	)
 	err := forEach(ctx, s.pool, []any{&n, &state, timeColumn{&now}, jsonColumn{&payload}}, func() error {
-		step := &steps[n-1]
-		fired.Applied[n-1] = true
+		f := &fires[n-1]
+		step := &steps[f.step]
+		fired.Applied[f.step] = true
 		switch state {
 		case belfry.RunRunning:
 			deadline := now.Add(step.Policy.Timeout() + store.DeadlineGrace)
-			fired.Claimed = append(fired.Claimed, firedRun(step, &step.Runs[0], classes[n-1].worker, tokens[n-1].Bytes, now, deadline, payload))
+			fired.Claimed = append(fired.Claimed, firedRun(step, &step.Runs[0], f.class.worker, f.token, now, deadline, payload))
 		case belfry.RunReady:
 			fired.AddReady(step.Lane())
 		}
@@ -324,26 +325,36 @@ func (s *Store) fireSimple(ctx context.Context, owner belfry.ID, steps []plan.St
 	return fired, err
 }
 
-// simpleFireArgs returns the arguments of the statement for simple steps, and of every step
-// its class and the token of the run, which is zero if no worker takes it.
-func simpleFireArgs(owner belfry.ID, steps []plan.Step, slots []store.FreeSlots) (classes []*fireClass, tokens []pgtype.UUID, args []any) {
-	numbers, list := map[fireClass]int{}, []*fireClass(nil)
-	classes, tokens = make([]*fireClass, len(steps)), make([]pgtype.UUID, len(steps))
-	index := make([]int32, len(steps)) // of the class of every step, from 1
+// simpleFire is a simple step in the order of jobs.
+type simpleFire struct {
+	step   int // its index
+	class  *fireClass
+	number int32        // of the class, from 1
+	token  belfry.Token // of the run; zero if no worker takes it
+}
+
+// simpleFireArgs returns simple steps in the order of jobs, and the arguments of the
+// statement for them. Slots are assigned in the order of the steps.
+func simpleFireArgs(owner belfry.ID, steps []plan.Step, slots []store.FreeSlots) (fires []simpleFire, args []any) {
+	numbers, list := map[fireClass]int32{}, []*fireClass(nil)
+	fires = make([]simpleFire, len(steps))
 	for i := range steps {
+		f := &fires[i]
+		f.step = i
 		class := classOf(&steps[i])
-		tokens[i] = notNull(belfry.Token{})
 		if class.worker = store.TakeSlot(slots, class.lane); !class.worker.IsZero() {
-			tokens[i] = notNull(belfry.NewToken())
+			f.token = belfry.NewToken()
 		}
 		if numbers[class] == 0 {
 			first := class // its own variable, so that only a new class is allocated
 			list = append(list, &first)
-			numbers[class] = len(list)
+			numbers[class] = int32(len(list))
 		}
-		classes[i], index[i] = list[numbers[class]-1], int32(numbers[class])
+		f.number = numbers[class]
+		f.class = list[f.number-1]
 	}
-	return classes, tokens, []any{
+	slices.SortFunc(fires, func(a, b simpleFire) int { return steps[a.step].Seen.JobID.Compare(steps[b.step].Seen.JobID) })
+	return fires, []any{
 		column(list, func(c **fireClass) string { return storable((*c).namespace) }),
 		column(list, func(c **fireClass) string { return storable((*c).lane) }),
 		column(list, func(c **fireClass) int32 { return int32((*c).revision) }),
@@ -352,21 +363,24 @@ func simpleFireArgs(owner belfry.ID, steps []plan.Step, slots []store.FreeSlots)
 		column(list, func(c **fireClass) int32 { return int32((*c).retentionDays) }),
 		column(list, func(c **fireClass) bool { return (*c).serial }),
 		column(list, func(c **fireClass) bool { return (*c).oneOff }),
-		column(steps, func(s *plan.Step) int64 { return s.Epoch }),
+		column(fires, func(f *simpleFire) int64 { return steps[f.step].Epoch }),
 		steps[0].Next.ZoneVersion,
 
-		column(steps, func(s *plan.Step) pgtype.UUID { return uuid(s.Seen.JobID) }),
-		column(steps, func(s *plan.Step) int64 { return s.Seen.Version }),
-		index,
-		column(steps, func(s *plan.Step) pgtype.UUID { return uuid(s.Runs[0].ID) }),
-		column(steps, func(s *plan.Step) time.Time { return s.Runs[0].ScheduledAt }),
-		column(steps, func(s *plan.Step) time.Time { return s.Runs[0].ReadyAt }),
-		column(steps, func(s *plan.Step) pgtype.Timestamptz { return timestamptz(s.Next.NextAt) }),
-		column(steps, func(s *plan.Step) pgtype.Timestamptz { return timestamptz(s.Next.NominalAt) }),
-		column(steps, func(s *plan.Step) int64 { return s.Next.RunsMade }),
-		tokens,
+		column(fires, func(f *simpleFire) pgtype.UUID { return uuid(steps[f.step].Seen.JobID) }),
+		column(fires, func(f *simpleFire) int64 { return steps[f.step].Seen.Version }),
+		column(fires, func(f *simpleFire) int32 { return f.number }),
+		column(fires, func(f *simpleFire) pgtype.UUID { return uuid(steps[f.step].Runs[0].ID) }),
+		column(fires, func(f *simpleFire) time.Time { return steps[f.step].Runs[0].ScheduledAt }),
+		column(fires, func(f *simpleFire) time.Time { return steps[f.step].Runs[0].ReadyAt }),
+		column(fires, func(f *simpleFire) pgtype.Timestamptz { return orInfinity(steps[f.step].Next.NextAt) }),
+		column(fires, func(f *simpleFire) pgtype.Timestamptz { return orInfinity(steps[f.step].Next.NominalAt) }),
+		column(fires, func(f *simpleFire) int64 { return steps[f.step].Next.RunsMade }),
+		column(fires, func(f *simpleFire) pgtype.UUID { return notNull(f.token) }),
 		notNull(owner), column(list, func(c **fireClass) pgtype.UUID { return notNull((*c).worker) }), store.DeadlineGrace.Milliseconds(),
-		column(steps, func(s *plan.Step) int64 { return plan.Rank(s.Runs[0].ReadyAt, s.Policy.Weight()) }),
+		column(fires, func(f *simpleFire) int64 {
+			s := &steps[f.step]
+			return plan.Rank(s.Runs[0].ReadyAt, s.Policy.Weight())
+		}),
 		notNull(belfry.Token{}),
 	}
 }

@@ -181,42 +181,31 @@ func fireStatements() map[fireVariant]string {
 	return out
 }
 
-// fireSimpleSQL applies simple steps like the general statement, which describes it.
+// fireSimpleSQL applies simple steps like the general statement, which describes it. In
+// advanced are the steps whose plan has the version that was seen, with their plans
+// written, and with the state of the run, or 'overlap' for a skip. It waits for a plan that
+// is locked by somebody else, and then looks at it again.
 //
-//   - step: what was decided about a plan, one row a plan, and where the plan is stored
-//   - advanced: the steps whose plan has the version that was seen, with their plans
-//     written, and with the state of the run, or 'overlap' for a skip. It waits for a plan
-//     that is locked by somebody else, and then looks at it again
-//
-// What else a run needs is looked up in the arguments, by the number of the step or by its
-// class, which is what many steps have in common. An update makes a copy of every row that
-// it joins, so that each column of a step costs twice; and a lookup in an array without
-// nulls costs the same wherever it is, so that these have none.
+// The steps are sorted by job, so that what belongs to a plan is found in the arguments by
+// a binary search. There is no join with the plans: an update makes a copy of every row
+// that it joins, and the planner, which may believe that there are few plans if an import
+// was analysed before its commit, can only look them up; a condition in a coalesce fits no
+// partial index. What many steps have in common is their class. A lookup in an array
+// without nulls costs the same wherever it is, so that these have none: no instant is
+// infinity.
 //
 // It takes a run that exists already for an error, and so does a plan that stays locked:
 // then the general statement decides.
-//
-// A subquery looks up each plan, the condition on n, which is always true, makes the
-// planner expect few steps, and one in a coalesce fits no partial index. Whatever it
-// believes of the number of plans, it does not read them all: a join by job would, if an
-// import was analysed before its commit. The steps stay in order, in which indexes are
-// written with less WAL.
 const fireSimpleSQL = `/* fire */
-WITH step AS MATERIALIZED (
-  SELECT n::integer, class, version, scheduled_at, next_at, nominal_at, runs_made, (SELECT p.ctid FROM belfry.plans p WHERE p.job_id = s.job_id) AS plan
-    FROM unnest($11::uuid[], $12::bigint[], $13::integer[], $15::timestamptz[], $17::timestamptz[], $18::timestamptz[], $19::bigint[])
-    WITH ORDINALITY AS s (job_id, version, class, scheduled_at, next_at, nominal_at, runs_made, n)
-   WHERE n % 1 = 0
-), advanced AS (
+WITH advanced AS (
   UPDATE belfry.plans p
-     SET version = p.version + 1, next_at = s.next_at, nominal_at = s.nominal_at, fired_for = s.scheduled_at, runs_made = s.runs_made,
-         zone_version = $10, quarantined = NULL
-    FROM step s
-   WHERE p.ctid = s.plan AND p.version = s.version AND (p.fired_for IS NULL OR p.fired_for < s.scheduled_at)
+     SET version = p.version + 1, next_at = nullif(($17::timestamptz[])[width_bucket(p.job_id, $11::uuid[])], 'infinity'), nominal_at = nullif(($18::timestamptz[])[width_bucket(p.job_id, $11::uuid[])], 'infinity'),
+         fired_for = ($15::timestamptz[])[width_bucket(p.job_id, $11::uuid[])], runs_made = ($19::bigint[])[width_bucket(p.job_id, $11::uuid[])], zone_version = $10, quarantined = NULL
+   WHERE p.job_id = ANY($11::uuid[]) AND p.version = ($12::bigint[])[width_bucket(p.job_id, $11::uuid[])] AND (p.fired_for IS NULL OR p.fired_for < ($15::timestamptz[])[width_bucket(p.job_id, $11::uuid[])])
      AND coalesce(p.next_at <= clock_timestamp(), false)
-  RETURNING s.n, s.class, p.job_id, p.shard, s.scheduled_at,
-         CASE WHEN NOT ($7::boolean[])[s.class] OR (SELECT 1 FROM belfry.runs x WHERE x.job_id = p.job_id LIMIT 1) IS NULL
-              THEN CASE WHEN ($20::uuid[])[s.n] = $25 THEN 'ready' ELSE 'running' END
+  RETURNING width_bucket(p.job_id, $11::uuid[]) AS n, ($13::integer[])[width_bucket(p.job_id, $11::uuid[])] AS class, p.job_id, p.shard, p.fired_for AS scheduled_at,
+         CASE WHEN NOT ($7::boolean[])[($13::integer[])[width_bucket(p.job_id, $11::uuid[])]] OR (SELECT 1 FROM belfry.runs x WHERE x.job_id = p.job_id LIMIT 1) IS NULL
+              THEN CASE WHEN ($20::uuid[])[width_bucket(p.job_id, $11::uuid[])] = $25 THEN 'ready' ELSE 'running' END
               WHEN (SELECT 1 FROM belfry.runs x WHERE x.job_id = p.job_id AND x.kind <> 'backfill' LIMIT 1) IS NULL THEN 'waiting'
               ELSE 'overlap' END AS state
 ), clock AS MATERIALIZED (SELECT clock_timestamp() AS now FROM (SELECT count(*) FROM advanced) a), inserted AS (

@@ -37,7 +37,7 @@ func TestSimpleStepsReadNoOtherPlans(t *testing.T) {
 		t.Fatalf("the steps are not simple: %+v", steps[0])
 	}
 	execSlow(t, s, `ANALYZE belfry.plans`)
-	_, _, args := simpleFireArgs(belfry.NewID(s.Now()), steps, []store.FreeSlots{{Worker: belfry.NewID(s.Now()), Lanes: []string{"default/http"}, Free: 1000}})
+	_, args := simpleFireArgs(belfry.NewID(s.Now()), steps, []store.FreeSlots{{Worker: belfry.NewID(s.Now()), Lanes: []string{"default/http"}, Free: 1000}})
 	rows, err := s.pool.Query(t.Context(), `EXPLAIN (ANALYZE, COSTS OFF) `+fireSimpleSQL, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
 	if err != nil {
 		t.Fatal(err)

@@ -71,6 +71,14 @@ func timestamptz(t time.Time) pgtype.Timestamptz {
 	return pgtype.Timestamptz{Time: t, Valid: !t.IsZero()}
 }
 
+// orInfinity is an instant in an array without nulls; infinity without one.
+func orInfinity(t time.Time) pgtype.Timestamptz {
+	if t.IsZero() {
+		return pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true}
+	}
+	return timestamptz(t)
+}
+
 // idScanner scans an id or token; null is the zero one.
 type idScanner[T ~[16]byte] struct{ to *T }
 
