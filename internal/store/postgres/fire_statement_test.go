@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,5 +62,45 @@ func TestSimpleStepWhoseRunExists(t *testing.T) {
 	fired, err := s.Fire(t.Context(), belfry.NewID(s.Now()), steps, slots)
 	if err != nil || !fired.Applied[0] || !fired.Applied[1] || len(fired.Claimed) != 1 || fired.Claimed[0].ID != steps[1].Runs[0].ID {
 		t.Errorf("fired %+v: %v", fired, err)
+	}
+}
+
+// The first steps get the free slots, and each plan gets what was decided for it, in
+// whatever order the steps are.
+func TestSimpleStepsInAnotherOrderThanTheirJobs(t *testing.T) {
+	s := openEmpty(t)
+	steps := dueSteps(t, s, 200)
+	rand.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
+	for i := range steps {
+		steps[i].Next.RunsMade = int64(i + 1)
+		steps[i].Next.NextAt = steps[i].Next.NextAt.Add(time.Duration(i) * time.Minute)
+		steps[i].Epoch = int64(1000 + i)
+	}
+	slots := store.FreeSlots{Worker: belfry.NewID(s.Now()), Lanes: []string{"default/http"}, Free: 50}
+	if !s.firesSimply(steps, []store.FreeSlots{slots}) {
+		t.Fatalf("the steps are not simple: %+v", steps[0])
+	}
+	fired, err := s.Fire(t.Context(), belfry.NewID(s.Now()), steps, slots)
+	if err != nil || slices.Contains(fired.Applied, false) || len(fired.Claimed) != slots.Free {
+		t.Fatalf("applied %v, claimed %d: %v", fired.Applied, len(fired.Claimed), err)
+	}
+	claimed := map[belfry.ID]*belfry.Run{}
+	for _, run := range fired.Claimed {
+		claimed[run.ID] = run
+	}
+	for i := range steps {
+		id := steps[i].Runs[0].ID
+		var job belfry.ID
+		var token belfry.Token
+		var made, epoch int64
+		var next time.Time
+		err := s.pool.QueryRow(t.Context(), `SELECT r.job_id, r.token, r.epoch, p.runs_made, p.next_at FROM belfry.runs r JOIN belfry.plans p USING (job_id) WHERE r.id = $1`, uuid(id)).
+			Scan(idColumn(&job), idColumn(&token), &epoch, &made, timeColumn{&next})
+		if err != nil || job != steps[i].Seen.JobID || made != int64(i+1) || epoch != steps[i].Epoch || !next.Equal(steps[i].Next.NextAt) {
+			t.Errorf("step %d: the run is of job %s and epoch %d, the plan has %d runs and the next at %s: %v", i, job, epoch, made, next, err)
+		}
+		if run := claimed[id]; (run != nil) != (i < slots.Free) || run != nil && (run.JobID != job || run.Token != token) {
+			t.Errorf("step %d: claimed %+v", i, run)
+		}
 	}
 }
