@@ -11,6 +11,7 @@ import (
 const (
 	maxBatch      = 4000            // results sent in one call
 	maxBatchBytes = 4 << 20         // of outputs, logs and error texts in one call, unless one result alone is larger
+	manyResults   = 100             // in one call: they come so quickly that more are worth waiting for
 	finishTimeout = 8 * time.Second // below flushGrace: a call on a silent connection leaves time for a second one
 )
 
@@ -22,14 +23,19 @@ type pendingResult struct {
 }
 
 // sendLoop sends results in the order they were made, until ctx ends. A result is sent
-// at once if none is being sent; those that come meanwhile are the next batch. A batch
-// that fails is sent again in halves. A single result that fails moves behind the
-// others: one that cannot be stored must not block them.
+// at once if none is being sent; those that come meanwhile are the next batch, which is
+// gathered for a few milliseconds longer if the last one was large. A batch that fails is
+// sent again in halves. A single result that fails moves behind the others: one that
+// cannot be stored must not block them.
 func (p *Pool) sendLoop(ctx context.Context) {
 	retry := backoff{min: 50 * time.Millisecond, max: 2 * time.Second}
-	limit := maxBatch
+	limit, last := maxBatch, 0
 	for {
+		if last >= manyResults {
+			p.gatherResults(ctx)
+		}
 		batch := p.batch(limit)
+		last = len(batch)
 		if len(batch) == 0 {
 			select {
 			case <-p.sendable:
@@ -61,6 +67,19 @@ func (p *Pool) sendLoop(ctx context.Context) {
 			p.locked(func() { p.unsent = append(p.unsent[1:], p.unsent[0]) })
 		}
 		if !sleep(ctx, retry.delay()) {
+			return
+		}
+	}
+}
+
+// gatherResults waits a little for a batch that is worth a call: a few large ones cost the
+// source less than many small ones, and the slots of these results are free already.
+func (p *Pool) gatherResults(ctx context.Context) {
+	for range 4 {
+		p.mu.Lock()
+		enough := len(p.unsent) == 0 || len(p.unsent) >= min(p.concurrency*2/5, largeClaim)
+		p.mu.Unlock()
+		if enough || !sleep(ctx, gatherDelay) {
 			return
 		}
 	}

@@ -44,6 +44,31 @@ func TestFinishBatchesResults(t *testing.T) {
 	})
 }
 
+// While results come quickly, a call waits a few milliseconds for more. Otherwise none does.
+func TestFinishGathersResultsThatComeQuickly(t *testing.T) {
+	for _, tt := range []struct{ perMillisecond, most, least int }{{20, 300, 270}, {5, 60, 40}} {
+		inBubble(t, func(t *testing.T) {
+			f := newFakeSource()
+			f.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
+				time.Sleep(10 * time.Millisecond)
+				return f.fakeStore.finish(ctx, rs)
+			}
+			var started atomic.Int64
+			b := startPool(f, with(Concurrency(1000)), func(context.Context, *belfry.Run) error {
+				time.Sleep(time.Duration(started.Add(1)-1) * time.Millisecond / time.Duration(tt.perMillisecond))
+				return nil
+			})
+			sleepAndWait(0)
+			b.add(900, nil)
+			sleepAndWait(time.Second)
+			if third := len(b.sent[2]); third < tt.least || third > tt.most || b.settled() != 900 {
+				t.Errorf("%d results a millisecond: the third call has %d, want %d to %d; %d of 900 are settled", tt.perMillisecond, third, tt.least, tt.most, b.settled())
+			}
+			b.end(t)
+		})
+	}
+}
+
 func TestFinishBatchesAreBoundedInBytes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := startPool(newFakeSource(), with(Concurrency(500)), func(_ context.Context, run *belfry.Run) error {

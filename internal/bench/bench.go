@@ -179,9 +179,9 @@ func (s *session) lock(ctx context.Context) error {
 	return nil
 }
 
-// DefaultConcurrency is the fastest that was measured on 2 cores. More HTTP callbacks at a
-// time than the client keeps connections for would be slower.
-var DefaultConcurrency = map[Mode]int{ModeNode: 4000, ModeHTTP: 2000, ModeWorker: 2000}
+// DefaultConcurrency is the fastest that was measured on 2 cores. With more HTTP callbacks
+// at a time, client and receiver take longer for each.
+var DefaultConcurrency = map[Mode]int{ModeNode: 4000, ModeHTTP: 1000, ModeWorker: 2000}
 
 // end deletes what the benchmark made, also if ctx has ended.
 func (s *session) end(ctx context.Context) error {
