@@ -248,8 +248,8 @@ func TestRotationUnderLoad(t *testing.T) {
 	var mu sync.Mutex // of current
 	ctx, stop := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
-	count := [4]int{}
-	for i := range count {
+	made := make(chan struct{}, 1) // a request was made
+	for range 4 {
 		clients.Go(func() {
 			for ctx.Err() == nil {
 				mu.Lock()
@@ -257,14 +257,24 @@ func TestRotationUnderLoad(t *testing.T) {
 				mu.Unlock()
 				if a := s.send("GET", "/api/v1/jobs?limit=1", "", bearer(key)); a.status != http.StatusOK {
 					t.Errorf("a request is refused: %d %s", a.status, a.body)
-					return
+					stop()
 				}
-				count[i]++
+				select {
+				case made <- struct{}{}:
+				default:
+				}
 			}
 		})
 	}
+	await := func() {
+		select {
+		case <-made:
+		case <-ctx.Done(): // one was refused
+		}
+	}
 	first := current
 	for range 5 {
+		await()
 		var next belfry.APIKey
 		s.expect(http.StatusCreated, &next, "POST", "/api/v1/keys/"+current.ID+"/rotate", `{"overlap_seconds": 60}`, bearer(testKey))
 		s.expect(http.StatusConflict, nil, "POST", "/api/v1/keys/"+current.ID+"/rotate", "", bearer(testKey))
@@ -275,11 +285,9 @@ func TestRotationUnderLoad(t *testing.T) {
 		current = next
 		mu.Unlock()
 	}
+	await()
 	stop()
 	clients.Wait()
-	if count[0] == 0 {
-		t.Error("no request was made")
-	}
 	var list []belfry.APIKey
 	s.expect(http.StatusOK, &list, "GET", "/api/v1/keys", "", bearer(testKey))
 	old := list[len(list)-1]

@@ -91,7 +91,8 @@ func newDueJob(t *testing.T, s *Store, options ...func(*belfry.Job)) store.NewJo
 		option(&job.Job)
 	}
 	subject := subjectOf(t, job.Job)
-	job.Plan = plan.First(job.Job.ID, job.Plan.Shard, subject.Policy, s.Now())
+	created := s.Now().Add(-time.Second) // Now may be ahead of the server by a millisecond
+	job.Plan = plan.First(job.Job.ID, job.Plan.Shard, subject.Policy, created)
 	return job
 }
 
