@@ -279,20 +279,22 @@ func (f *followUps) succeed(ctx context.Context, q querier, results []belfry.Res
 }
 
 const (
+	// archiveSettings are for the transaction of archiveSucceededSQL. It fails if a lock takes
+	// long. The commit does not wait for the disk: what a crash of the server undoes, Archive
+	// does again. On a new database, the planner would make a bitmap of the jobs first.
+	archiveSettings = `SELECT set_config('lock_timeout', '10ms', true), set_config('synchronous_commit', 'off', true), set_config('enable_bitmapscan', 'off', true)`
+
 	// archiveSucceededSQL archives one-offs whose only run has succeeded, without looking at
 	// their runs: their plans have made no other run. It returns the others, and fails if a
-	// job changes meanwhile, and if a lock takes long. The commit does not wait for the
-	// disk: what a crash of the server undoes, Archive does again.
+	// job changes meanwhile.
 	//
 	// The jobs are sorted, so that what belongs to one of them is found in an argument by a
 	// binary search. There is no join: whatever the planner believes of the number of jobs
 	// and plans, it can only look them up.
 	archiveSucceededSQL = `/* archive */
-WITH settings AS MATERIALIZED (
-  SELECT set_config('lock_timeout', '10ms', true) || set_config('synchronous_commit', 'off', true) AS value
-), deleted_plans AS (
+WITH deleted_plans AS (
   DELETE FROM belfry.plans p
-   WHERE (SELECT value FROM settings) IS NOT NULL AND p.job_id = ANY($1::uuid[]) AND ` + oneOffFinished + ` AND p.runs_made + p.runs_triggered = 1
+   WHERE p.job_id = ANY($1::uuid[]) AND ` + oneOffFinished + ` AND p.runs_made + p.runs_triggered = 1
      AND p.fired_for = ($2::timestamptz[])[width_bucket(p.job_id, $1)] AND ` + isActive + ` AND NOT ` + hasPendingTrigger + `
   RETURNING p.job_id
 ), deleted AS (
@@ -332,6 +334,7 @@ func (s *Store) archiveSucceeded(ctx context.Context, runs []succeededRun) (rest
 	slices.SortFunc(runs, func(a, b succeededRun) int { return a.job.Compare(b.job) })
 	jobs := column(runs, func(r *succeededRun) pgtype.UUID { return uuid(r.job) })
 	batch := &pgx.Batch{} // a transaction
+	batch.Queue(archiveSettings)
 	batch.Queue(archiveSucceededSQL, jobs,
 		column(runs, func(r *succeededRun) pgtype.Timestamptz { return r.scheduledAt }),
 		column(runs, func(r *succeededRun) int32 { return r.retentionDays.Int32 })).Query(func(rows pgx.Rows) error {
