@@ -12,6 +12,7 @@ const (
 	maxBatch      = 4000            // results sent in one call
 	maxBatchBytes = 4 << 20         // of outputs, logs and error texts in one call, unless one result alone is larger
 	manyResults   = 100             // in one call: they come so quickly that more are worth waiting for
+	maxGather     = 4               // times gatherDelay that a call waits for more
 	finishTimeout = 8 * time.Second // below flushGrace: a call on a silent connection leaves time for a second one
 )
 
@@ -72,10 +73,10 @@ func (p *Pool) sendLoop(ctx context.Context) {
 	}
 }
 
-// gatherResults waits a little for a batch that is worth a call: a few large ones cost the
+// gatherResults waits a few milliseconds for a larger batch: a few large calls cost the
 // source less than many small ones, and the slots of these results are free already.
 func (p *Pool) gatherResults(ctx context.Context) {
-	for range 4 {
+	for range maxGather {
 		p.mu.Lock()
 		enough := len(p.unsent) == 0 || len(p.unsent) >= min(p.concurrency*2/5, largeClaim)
 		p.mu.Unlock()

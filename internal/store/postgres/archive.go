@@ -282,7 +282,7 @@ const (
 	// archiveSettings are for the transaction of archiveSucceededSQL. It fails if a lock takes
 	// long. The commit does not wait for the disk: what a crash of the server undoes, Archive
 	// does again. On a new database, the planner would make a bitmap of the jobs first.
-	archiveSettings = `SELECT set_config('lock_timeout', '10ms', true), set_config('synchronous_commit', 'off', true), set_config('enable_bitmapscan', 'off', true)`
+	archiveSettings = `/* archive */ SELECT set_config('lock_timeout', '10ms', true), set_config('synchronous_commit', 'off', true), set_config('enable_bitmapscan', 'off', true)`
 
 	// archiveSucceededSQL archives one-offs whose only run has succeeded, without looking at
 	// their runs: their plans have made no other run. It returns the others, and fails if a

@@ -199,9 +199,11 @@ func fireStatements() map[fireVariant]string {
 const fireSimpleSQL = `/* fire */
 WITH advanced AS (
   UPDATE belfry.plans p
-     SET version = p.version + 1, next_at = nullif(($17::timestamptz[])[width_bucket(p.job_id, $11::uuid[])], 'infinity'), nominal_at = nullif(($18::timestamptz[])[width_bucket(p.job_id, $11::uuid[])], 'infinity'),
+     SET version = p.version + 1, next_at = nullif(($17::timestamptz[])[width_bucket(p.job_id, $11::uuid[])], 'infinity'),
+         nominal_at = nullif(($18::timestamptz[])[width_bucket(p.job_id, $11::uuid[])], 'infinity'),
          fired_for = ($15::timestamptz[])[width_bucket(p.job_id, $11::uuid[])], runs_made = ($19::bigint[])[width_bucket(p.job_id, $11::uuid[])], zone_version = $10, quarantined = NULL
-   WHERE p.job_id = ANY($11::uuid[]) AND p.version = ($12::bigint[])[width_bucket(p.job_id, $11::uuid[])] AND (p.fired_for IS NULL OR p.fired_for < ($15::timestamptz[])[width_bucket(p.job_id, $11::uuid[])])
+   WHERE p.job_id = ANY($11::uuid[]) AND p.version = ($12::bigint[])[width_bucket(p.job_id, $11::uuid[])]
+     AND (p.fired_for IS NULL OR p.fired_for < ($15::timestamptz[])[width_bucket(p.job_id, $11::uuid[])])
      AND coalesce(p.next_at <= clock_timestamp(), false)
   RETURNING width_bucket(p.job_id, $11::uuid[]) AS n, ($13::integer[])[width_bucket(p.job_id, $11::uuid[])] AS class, p.job_id, p.shard, p.fired_for AS scheduled_at,
          CASE WHEN NOT ($7::boolean[])[($13::integer[])[width_bucket(p.job_id, $11::uuid[])]] OR (SELECT 1 FROM belfry.runs x WHERE x.job_id = p.job_id LIMIT 1) IS NULL
