@@ -100,8 +100,10 @@ func TestIDsSortByTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := time.UnixMilli(rapid.Int64Range(0, 1<<47).Draw(t, "a"))
 		b := a.Add(time.Duration(rapid.Int64Range(1, 1<<40).Draw(t, "later")) * time.Millisecond)
+		fraction := time.Duration(rapid.Int64Range(0, 999).Draw(t, "fraction")) * time.Microsecond
 		for _, pair := range [][2]ID{
 			{NewID(a), NewID(b)},
+			{NewID(a.Add(fraction)), NewID(a.Add(fraction + time.Microsecond))},
 			{RunID(jobB, KindScheduled, a, ID{}), RunID(jobA, KindScheduled, b, ID{})},
 		} {
 			if pair[0].Compare(pair[1]) >= 0 || pair[1].Compare(pair[0]) <= 0 || pair[0].Compare(pair[0]) != 0 {

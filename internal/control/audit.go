@@ -56,7 +56,7 @@ func (c *Control) audited(ctx context.Context, e belfry.AuditEntry) (context.Con
 
 func (c *Control) auditEntry(p *auth.Principal, e belfry.AuditEntry) belfry.AuditEntry {
 	if e.ID.IsZero() {
-		e.ID = newAuditID(c.now())
+		e.ID = belfry.NewID(c.now())
 	}
 	e.At = e.ID.Time()
 	if p == nil {
@@ -67,15 +67,6 @@ func (c *Control) auditEntry(p *auth.Principal, e belfry.AuditEntry) belfry.Audi
 	}
 	e.Address, e.RequestID = cmp.Or(e.Address, p.Address), cmp.Or(e.RequestID, p.RequestID)
 	return e
-}
-
-// newAuditID is a new id in the order of time also within a millisecond: entries are sorted by
-// their ids. Its first 12 random bits are the fraction instead.
-func newAuditID(now time.Time) belfry.ID {
-	id := belfry.NewID(now)
-	fraction := now.Nanosecond() % 1_000_000 * 4096 / 1_000_000
-	id[6], id[7] = id[6]&0xf0|byte(fraction>>8), byte(fraction)
-	return id
 }
 
 // objectEntry is the entry of an action on something of a namespace.

@@ -30,21 +30,6 @@ func TestIDAfterIsGreaterAndStillAnID(t *testing.T) {
 	})
 }
 
-// Entries that are a microsecond apart are listed in their order.
-func TestAuditIDsSortByTime(t *testing.T) {
-	now := time.Date(2026, 11, 17, 12, 0, 0, 998_000, time.UTC)
-	for range 100 {
-		id, next := newAuditID(now), newAuditID(now.Add(time.Microsecond))
-		if next.Compare(id) <= 0 {
-			t.Fatalf("%s at %s, and %s a microsecond later", id, now, next)
-		}
-		if got := id.Time(); !got.Equal(now.Truncate(time.Millisecond)) || id[6]>>4 != 7 || id[8]>>6 != 2 {
-			t.Fatalf("%s is not an id of %s but of %s", id, now, got)
-		}
-		now = now.Add(997 * time.Microsecond)
-	}
-}
-
 // A waiter that goes away just when it is woken leaves what it was woken for to
 // others.
 func TestClaimPollerPassesAWakeOn(t *testing.T) {
