@@ -253,12 +253,11 @@ func (c *cluster) waitLeaders(members ...*member) time.Duration {
 	}
 	return c.wait("every shard has its leader", func() bool {
 		leaders := c.leaders()
-		for shard := range c.leases.shards {
-			if want := Owner(shard, ids); leaders[shard] == nil && want != "" || leaders[shard] != nil && leaders[shard].id.String() != want {
-				return false
-			}
+		holders := make([]string, c.leases.shards)
+		for shard, leader := range leaders {
+			holders[shard] = leader.id.String()
 		}
-		return true
+		return slices.Equal(Owners(holders, ids), holders)
 	})
 }
 

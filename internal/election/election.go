@@ -3,9 +3,9 @@
 // Ownership is for speed, never for safety: two nodes that both believe that they own a
 // shard cost each other some work, and the store still makes one run of each occurrence.
 // So an elector is simple. Every node holds a lease on its own name while it lives. From
-// the names held, every node computes the same distribution of shards (rendezvous
-// hashing: when a node comes or goes, only its shards move), takes leases on its share
-// and releases the rest.
+// the leases held, every node computes the same distribution of shards, in equal shares
+// (when a node comes or goes, only its shards move), takes leases on its share and releases
+// the rest.
 //
 // A term is a context. It ends before the lease can expire: its end counts from the
 // start of the last renewal that succeeded, minus a margin, so that a slow reply never
@@ -16,10 +16,9 @@
 package election
 
 import (
+	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"maps"
 	"slices"
@@ -190,13 +189,13 @@ func (c *campaign) rebalance(ctx context.Context) error {
 	}
 	ctx1, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	nodes, err := c.nodes(ctx1)
+	nodes, holders, err := c.members(ctx1)
 	if err != nil && belfry.CodeOf(err) != belfry.Conflict {
 		return err
 	}
 	var gain, lose []int
-	for shard := range c.Store.Shards() {
-		mine := err == nil && Owner(shard, nodes) == c.Node.String()
+	for shard, owner := range Owners(holders, nodes) {
+		mine := err == nil && owner == c.Node.String()
 		if _, have := c.terms[shard]; mine && !have {
 			gain = append(gain, shard)
 		} else if have && !mine {
@@ -324,26 +323,38 @@ func (c *campaign) names() []string {
 	return append(shardNames(slices.Sorted(maps.Keys(c.terms))), store.NodeLease+c.Node.String())
 }
 
-// Owner is the node that owns a shard: the one with the highest hash of both. It depends
-// only on the set of nodes.
-func Owner(shard int, nodes []string) string {
-	var owner string
-	var best uint64
+// Owners are the nodes that are to own the shards, given those that hold them now; none if
+// there are no nodes. Every node owns as many shards as any other, or one more. Up to that a
+// node keeps what it holds, and the rest goes to nodes that own fewer. Nodes that see the same
+// leases compute the same owners.
+func Owners(holders, nodes []string) []string {
+	owners := make([]string, len(holders))
+	if len(nodes) == 0 {
+		return owners
+	}
+	nodes = slices.Sorted(slices.Values(nodes))
+	owned := make(map[string]int, len(nodes))
 	for _, node := range nodes {
-		if w := weight(shard, node); owner == "" || w > best || w == best && node > owner {
-			owner, best = node, w
+		owned[node] = 0
+	}
+	share, more := len(holders)/len(nodes), len(holders)%len(nodes) // so many nodes own one more
+	for shard, node := range holders {
+		n, member := owned[node]
+		if !member || n > share || n == share && more == 0 {
+			continue
+		}
+		if n == share {
+			more--
+		}
+		owned[node]++
+		owners[shard] = node
+	}
+	for shard, owner := range owners {
+		if owner == "" {
+			owner = slices.MinFunc(nodes, func(a, b string) int { return cmp.Compare(owned[a], owned[b]) })
+			owned[owner]++
+			owners[shard] = owner
 		}
 	}
-	return owner
-}
-
-func weight(shard int, node string) uint64 {
-	h := fnv.New64a()
-	h.Write([]byte(node))
-	h.Write(binary.BigEndian.AppendUint64(nil, uint64(shard)))
-	x := h.Sum64()
-	x ^= x >> 33 // mixes the shard, which is written last, into the high bits
-	x *= 0xff51afd7ed558ccd
-	x ^= x >> 33
-	return x
+	return owners
 }

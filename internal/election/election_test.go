@@ -2,32 +2,61 @@ package election
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
-func TestOwnerSpreadsShardsAndMovesFew(t *testing.T) {
-	const shards = 512
-	nodes := []string{"a", "b", "c", "d"}
-	count := map[string]int{}
-	before := make([]string, shards)
-	for shard := range shards {
-		before[shard] = Owner(shard, nodes)
-		count[before[shard]]++
-	}
-	for _, node := range nodes {
-		if n := count[node]; n < shards/4/2 || n > shards/4*2 {
-			t.Errorf("node %s has %d of %d shards", node, n, shards)
+// Nodes come and go, some at once. Each time all own equally many, and no shard moves between
+// two nodes that stay, except from one that has too many.
+func TestOwnersHaveEqualSharesAndKeepThem(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		holders := make([]string, rapid.IntRange(1, 200).Draw(t, "shards"))
+		for range 10 {
+			nodes := rapid.SliceOfNDistinct(rapid.StringMatching("[a-j]"), 1, 10, rapid.ID).Draw(t, "nodes")
+			owners := Owners(holders, nodes)
+			share := len(holders) / len(nodes)
+			for _, node := range nodes {
+				switch owned, held := count(owners, node), count(holders, node); {
+				case owned != share && (owned != share+1 || len(holders)%len(nodes) == 0):
+					t.Fatalf("%s of %v owns %d of %d shards", node, nodes, owned, len(holders))
+				case kept(holders, owners, node) < min(held, share), held < owned && kept(holders, owners, node) < held:
+					t.Fatalf("%s keeps %d of %d shards and owns %d", node, kept(holders, owners, node), held, owned)
+				}
+			}
+			slices.Reverse(nodes)
+			if !slices.Equal(Owners(holders, nodes), owners) {
+				t.Fatal("nodes in another order own other shards")
+			}
+			if !slices.Equal(Owners(owners, nodes), owners) {
+				t.Fatal("shards move although no node came or went")
+			}
+			holders = owners
 		}
-	}
-	for shard := range shards {
-		if now := Owner(shard, []string{"d", "b", "a"}); now != before[shard] && before[shard] != "c" {
-			t.Fatalf("shard %d moved from %s to %s although only c went", shard, before[shard], now)
-		}
-	}
+	})
 }
 
-func TestOwnerWithoutNodes(t *testing.T) {
-	if got := Owner(3, nil); got != "" {
+func count(owners []string, node string) (n int) {
+	for _, owner := range owners {
+		if owner == node {
+			n++
+		}
+	}
+	return n
+}
+
+func kept(holders, owners []string, node string) (n int) {
+	for shard := range owners {
+		if holders[shard] == node && owners[shard] == node {
+			n++
+		}
+	}
+	return n
+}
+
+func TestOwnersWithoutNodes(t *testing.T) {
+	if got := Owners([]string{"a", ""}, nil); !slices.Equal(got, []string{"", ""}) {
 		t.Errorf("got %q", got)
 	}
 }

@@ -269,16 +269,20 @@ func (f *fleet) leaders() map[int]*node {
 	return out
 }
 
-// wantLeaders fails unless every shard is led by exactly its owner, which has the lease.
+// wantLeaders fails unless every shard is led by one of the nodes, which has the lease, and
+// they lead equally many.
 func (f *fleet) wantLeaders(nodes ...*node) {
 	f.t.Helper()
 	var ids []string
 	for _, n := range nodes {
 		ids = append(ids, n.id.String())
 	}
-	leaders := f.leaders()
-	for shard := range f.leases.shards {
-		leader, want := leaders[shard], Owner(shard, ids)
+	leaders, holders := f.leaders(), make([]string, f.leases.shards)
+	for shard, leader := range leaders {
+		holders[shard] = leader.id.String()
+	}
+	for shard, want := range Owners(holders, ids) {
+		leader := leaders[shard]
 		if leader == nil || leader.id.String() != want {
 			f.t.Errorf("%v: shard %d is led by %v, want %s", time.Now(), shard, leader.name(), want)
 			continue

@@ -85,31 +85,41 @@ func (c *campaign) records(names []string) []string {
 	return records
 }
 
-// nodes lists the ids of the nodes that take part. It returns a conflict if the cluster elects
-// otherwise than this node: the node that started first decides.
-func (c *campaign) nodes(ctx context.Context) (ids []string, err error) {
-	leases, err := c.Store.Held(ctx, store.NodeLeases)
+// members lists the ids of the nodes that take part, and which nodes hold the shards by the
+// records. It returns a conflict if the cluster elects otherwise than this node: the node that
+// started first decides.
+func (c *campaign) members(ctx context.Context) (nodes, holders []string, err error) {
+	holders = make([]string, c.Store.Shards())
+	leases, err := c.Store.Held(ctx, "")
 	if err != nil {
-		return nil, err
+		return nil, holders, err
 	}
 	first := store.Lease{Owner: c.Node, Name: store.NodeLeaseName(c.kind(), c.Node)}
 	for _, lease := range leases {
+		if shard, ok := shardOf(lease.Name); ok && shard < len(holders) {
+			holders[shard] = lease.Owner.String()
+			continue
+		}
+		by := store.LeaseElection(lease.Name)
+		if by == "" {
+			continue
+		}
 		if lease.Owner.Compare(first.Owner) < 0 {
 			first = lease
 		}
-		if c.Service == nil && store.LeaseElection(lease.Name) == c.kind() {
-			ids = append(ids, lease.Owner.String())
+		if c.Service == nil && by == c.kind() {
+			nodes = append(nodes, lease.Owner.String())
 		}
 	}
 	if other := store.LeaseElection(first.Name); other != c.kind() {
-		return nil, belfry.Errorf(belfry.Conflict, "this node elects by %s, but node %s of the same cluster by %s: start all of them with the same --election; until then this one owns no shards", c.kind(), first.Owner, other)
+		return nil, holders, belfry.Errorf(belfry.Conflict, "this node elects by %s, but node %s of the same cluster by %s: start all of them with the same --election; until then this one owns no shards", c.kind(), first.Owner, other)
 	}
 	if c.Service == nil {
-		return ids, nil
+		return nodes, holders, nil
 	}
 	names, err := c.Service.Held(ctx, store.NodeLease)
 	for _, name := range names {
-		ids = append(ids, strings.TrimPrefix(name, store.NodeLease))
+		nodes = append(nodes, strings.TrimPrefix(name, store.NodeLease))
 	}
-	return ids, err
+	return nodes, holders, err
 }
