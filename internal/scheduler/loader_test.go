@@ -60,6 +60,7 @@ func newPlanStore() *planStore {
 }
 
 func (s *planStore) Now() time.Time { return s.now }
+func (s *planStore) Shards() int    { return 2 }
 
 func (s *planStore) Upcoming(_ context.Context, w store.Window) (page []store.Planned, err error) {
 	for shard, after := range w.After {

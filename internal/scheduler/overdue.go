@@ -12,8 +12,8 @@ import (
 
 const (
 	overdueAfter = 500 * time.Millisecond // from when a due plan that was not fired is looked for
-	overduePage  = 5_000
-	overdueShare = 50 // a round rests so many times as long as it took
+	overduePage  = 5_000                  // plans of all shards: a node reads as large a part as it owns
+	overdueShare = 50                     // a round rests so many times as long as it took
 )
 
 // overdueSearch finds overdue plans that the loop does not know. It is the guarantee
@@ -26,7 +26,7 @@ const (
 // the last round, so that a new one is found soon.
 type overdueSearch struct {
 	*Scheduler
-	page   int                    // plans that one walk reads in a round
+	page   int                    // plans that one walk reads in a round if the node owns all shards
 	all    map[int]store.Position // by shard: where the walk through all plans continues
 	recent map[int]store.Position // by shard: what was due until then needs no walk of its own
 }
@@ -47,7 +47,7 @@ func (o *overdueSearch) duty() duty {
 
 // round reads a page of each walk.
 func (o *overdueSearch) round(ctx context.Context, shards []int) error {
-	all := store.AllUntil(o.store.Now().Add(-overdueAfter), shards, o.page/max(len(shards), 1))
+	all := store.AllUntil(o.store.Now().Add(-overdueAfter), shards, max(o.page/o.store.Shards(), 1))
 	notMine := func(shard int, _ store.Position) bool {
 		_, mine := all.After[shard]
 		return !mine

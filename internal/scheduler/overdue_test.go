@@ -68,6 +68,22 @@ func TestOverdueSearchCostsTheSameWhateverTheBacklog(t *testing.T) {
 	}
 }
 
+// The nodes of a cluster together read as many plans as one node alone.
+func TestOverdueSearchReadsAsLargeAPartAsTheNodeOwns(t *testing.T) {
+	s := newPlanStore()
+	for i := range 200 {
+		s.addOverdue(i % 2)
+	}
+	s.now = s.now.Add(time.Second)
+	for _, shards := range [][]int{{0, 1}, {1}} {
+		o := newOverdueSearch(New(s, Options{}))
+		o.page = 20
+		if found := s.round(t, o, shards...); len(found) != 10*len(shards) {
+			t.Errorf("%d plans of %d shards were read", len(found), len(shards))
+		}
+	}
+}
+
 // A few plans are read in every round, and each of them once.
 func TestOverdueSearchReadsFewPlansInEveryRound(t *testing.T) {
 	s := newPlanStore()
