@@ -24,8 +24,8 @@ type pendingResult struct {
 }
 
 // sendLoop sends results in the order they were made, until ctx ends. A result is sent
-// at once if none is being sent; those that come meanwhile are the next batch, which is
-// gathered for a few milliseconds longer if the last one was large. A batch that fails is
+// at once if none is being sent; those that come meanwhile are the next batch. After a large
+// batch the next one is gathered for a few milliseconds longer. A batch that fails is
 // sent again in halves. A single result that fails moves behind the others: one that
 // cannot be stored must not block them.
 func (p *Pool) sendLoop(ctx context.Context) {
@@ -36,7 +36,6 @@ func (p *Pool) sendLoop(ctx context.Context) {
 			p.gatherResults(ctx)
 		}
 		batch := p.batch(limit)
-		last = len(batch)
 		if len(batch) == 0 {
 			select {
 			case <-p.sendable:
@@ -45,6 +44,7 @@ func (p *Pool) sendLoop(ctx context.Context) {
 				return
 			}
 		}
+		last = len(batch)
 		verdicts, err := p.finish(ctx, batch)
 		if err == nil {
 			p.drop(len(batch))

@@ -69,6 +69,33 @@ func TestFinishGathersResultsThatComeQuickly(t *testing.T) {
 	}
 }
 
+// A burst that follows another one after a pause is sent in one call, although its results
+// do not come at once.
+func TestFinishGathersTheNextBurst(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeSource()
+		f.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
+			time.Sleep(10 * time.Millisecond)
+			return f.fakeStore.finish(ctx, rs)
+		}
+		var started atomic.Int64
+		b := startPool(f, with(Concurrency(1000)), func(context.Context, *belfry.Run) error {
+			time.Sleep(time.Duration(started.Add(1)%300) * 10 * time.Microsecond)
+			return nil
+		})
+		sleepAndWait(0)
+		b.add(300, nil)
+		sleepAndWait(time.Second)
+		first := len(b.sent)
+		b.add(300, nil)
+		sleepAndWait(time.Second)
+		if calls := len(b.sent) - first; first < 2 || calls != 1 || b.settled() != 600 {
+			t.Errorf("%d results were sent, in %d calls and %d calls, want 600, several and one", b.settled(), first, calls)
+		}
+		b.end(t)
+	})
+}
+
 func TestFinishBatchesAreBoundedInBytes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := startPool(newFakeSource(), with(Concurrency(500)), func(_ context.Context, run *belfry.Run) error {
