@@ -80,14 +80,15 @@ func fillsWorker(claims []*request, r *request) bool {
 	return slices.ContainsFunc(claims, func(o *request) bool { return o.claim.WorkerID == r.claim.WorkerID })
 }
 
-// endFill sends their runs to the claims that were taken. Those that got none stay open.
+// endFill sends their runs to the claims that were taken. Those that got none stay open. After
+// an error there are no runs: they might not be committed, and be fired again.
 func (l *Local) endFill(claims []*request, runs []*belfry.Run, err error) {
+	if err != nil {
+		runs, err = nil, errors.Join(errUnknownFire, err)
+	}
 	of := map[belfry.ID][]*belfry.Run{}
 	for _, run := range runs {
 		of[run.WorkerID] = append(of[run.WorkerID], run)
-	}
-	if err != nil {
-		err = errors.Join(errUnknownFire, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -22,13 +22,14 @@ func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, sl
 	ctx, cancel := detach(ctx, fireTimeout)
 	defer cancel()
 	fired, err := s.fireBatch(ctx, owner, steps, slots)
-	if err == nil {
-		s.metrics.Started(fired.Claimed)
+	if err != nil {
+		return store.FireResult{}, wrapError("fire", err) // The rows arrive before the commit, which may fail.
 	}
-	if err == nil && len(fired.Ready) > 0 {
+	s.metrics.Started(fired.Claimed)
+	if len(fired.Ready) > 0 {
 		s.notifier.notifyReady()
 	}
-	return fired, wrapError("fire", err)
+	return fired, nil
 }
 
 // fireBatch applies simple steps by the statement for them, unless that fails because of

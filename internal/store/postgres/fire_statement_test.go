@@ -51,6 +51,20 @@ func TestSimpleStepsReadNoOtherPlans(t *testing.T) {
 	}
 }
 
+// The rows of a statement arrive before its commit. If that fails, no run was claimed: it is
+// fired again.
+func TestFireWhoseCommitFailsReturnsNoRuns(t *testing.T) {
+	s := openEmpty(t)
+	steps := dueSteps(t, s, 200)
+	execSQL(t, s, `CREATE FUNCTION belfry.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the commit fails'; END $$`)
+	execSQL(t, s, `CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON belfry.runs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION belfry.fail()`)
+	slots := store.FreeSlots{Worker: belfry.NewID(s.Now()), Lanes: []string{"default/http"}, Free: 200}
+	fired, err := s.Fire(t.Context(), belfry.NewID(s.Now()), steps, slots)
+	if err == nil || !strings.Contains(err.Error(), "the commit fails") || len(fired.Claimed) > 0 || len(fired.Applied) > 0 {
+		t.Errorf("%d runs were claimed, error %v", len(fired.Claimed), err)
+	}
+}
+
 // What the statement for simple steps does not decide is left to the general one.
 func TestSimpleStepWhoseRunExists(t *testing.T) {
 	s := openEmpty(t)
