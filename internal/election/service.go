@@ -96,7 +96,7 @@ func (c *campaign) members(ctx context.Context) (nodes, holders []string, err er
 	}
 	first := store.Lease{Owner: c.Node, Name: store.NodeLeaseName(c.kind(), c.Node)}
 	for _, lease := range leases {
-		if shard, ok := shardOf(lease.Name); ok && shard < len(holders) {
+		if shard, ok := shardOf(lease.Name); ok && shard >= 0 && shard < len(holders) {
 			holders[shard] = lease.Owner.String()
 			continue
 		}
