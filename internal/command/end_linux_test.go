@@ -258,8 +258,11 @@ func TestNothingOutlivesAKilledWorker(t *testing.T) {
 				t.Fatal(err, text)
 			}
 			a := &attempt{run: &belfry.Run{ID: id}}
-			if len(left(a.run)) < 2 {
-				t.Fatalf("the command does not run: %q", left(a.run))
+			// While a process replaces its program it has no environment, by which it is found.
+			for deadline := time.Now().Add(20 * time.Second); len(left(a.run)) < 2; time.Sleep(10 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("the command does not run: %q", left(a.run))
+				}
 			}
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
