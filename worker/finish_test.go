@@ -44,17 +44,22 @@ func TestFinishBatchesResults(t *testing.T) {
 	})
 }
 
+// slowFinish is a source that takes a while to accept results.
+func slowFinish(took time.Duration) *fakeSource {
+	f := newFakeSource()
+	f.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
+		time.Sleep(took)
+		return f.fakeStore.finish(ctx, rs)
+	}
+	return f
+}
+
 // While results come quickly, a call waits a few milliseconds for more. Otherwise none does.
 func TestFinishGathersResultsThatComeQuickly(t *testing.T) {
 	for _, tt := range []struct{ perMillisecond, most, least int }{{20, 300, 270}, {5, 60, 40}} {
 		inBubble(t, func(t *testing.T) {
-			f := newFakeSource()
-			f.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
-				time.Sleep(10 * time.Millisecond)
-				return f.fakeStore.finish(ctx, rs)
-			}
 			var started atomic.Int64
-			b := startPool(f, with(Concurrency(1000)), func(context.Context, *belfry.Run) error {
+			b := startPool(slowFinish(10*time.Millisecond), with(Concurrency(1000)), func(context.Context, *belfry.Run) error {
 				time.Sleep(time.Duration(started.Add(1)-1) * time.Millisecond / time.Duration(tt.perMillisecond))
 				return nil
 			})
@@ -73,13 +78,8 @@ func TestFinishGathersResultsThatComeQuickly(t *testing.T) {
 // do not come at once.
 func TestFinishGathersTheNextBurst(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		f := newFakeSource()
-		f.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
-			time.Sleep(10 * time.Millisecond)
-			return f.fakeStore.finish(ctx, rs)
-		}
 		var started atomic.Int64
-		b := startPool(f, with(Concurrency(1000)), func(context.Context, *belfry.Run) error {
+		b := startPool(slowFinish(10*time.Millisecond), with(Concurrency(1000)), func(context.Context, *belfry.Run) error {
 			time.Sleep(time.Duration(started.Add(1)%300) * 10 * time.Microsecond)
 			return nil
 		})
