@@ -28,7 +28,7 @@ const (
 	MinConnections     = 8
 
 	listenConnections   = 1 // for notifications
-	priorityConnections = 3 // for heartbeats, leases and the clock
+	priorityConnections = 3 // for heartbeats, leases, the clock and Reap
 	readShare           = 4 // of all connections, one in so many is for reads of the API, at least two
 )
 
@@ -216,19 +216,23 @@ func (s *Store) connect(ctx context.Context, c *connection, connections int) err
 	reads := max(2, connections/readShare)
 	tracer := &healthTracer{log: s.log, writeFailure: &s.writeFailure, metrics: s.metrics}
 	var pools []*pgxpool.Pool
+	// A plan that was cached while runs were few must not read all of them when they are many.
+	// A bitmap scan reads the entries of finished runs again and again: it marks none as dead.
 	for _, p := range []struct {
 		pool **pool
 		max  int
+		off  []string
 	}{
-		{&s.priorityPool, priorityConnections},
-		{&s.readPool, reads},
-		{&s.pool, connections - priorityConnections - listenConnections - reads},
+		{&s.priorityPool, priorityConnections, []string{"enable_seqscan", "enable_bitmapscan"}},
+		{&s.readPool, reads, nil},
+		{&s.pool, connections - priorityConnections - listenConnections - reads, []string{"enable_seqscan"}},
 	} {
 		config := c.config.Copy()
 		config.MaxConns, config.MinIdleConns = int32(p.max), 1 // so that a call seldom waits for a new one
-		if _, set := config.ConnConfig.RuntimeParams["enable_seqscan"]; p.pool == &s.pool && !set && !c.behindPooler {
-			// A plan that was cached while runs were few must not read all of them when they are many.
-			config.ConnConfig.RuntimeParams["enable_seqscan"] = "off"
+		for _, setting := range p.off {
+			if _, set := config.ConnConfig.RuntimeParams[setting]; !set && !c.behindPooler {
+				config.ConnConfig.RuntimeParams[setting] = "off"
+			}
 		}
 		config.ConnConfig.Tracer, config.ShouldPing, config.BeforeClose = tracer, tracer.ping, tracer.closeNow
 		config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {

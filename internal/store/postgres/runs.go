@@ -180,6 +180,11 @@ func (s *Store) Heartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.Heart
 	return reply, wrapError("confirm claims and keep logs", err)
 }
 
+// heldSQL finds the runs that a worker has by the store.
+const heldSQL = `/* heartbeat */
+SELECT id, namespace, attempt, token, started_at <= clock_timestamp() - $2 * interval '1 millisecond'
+  FROM belfry.runs WHERE worker = $1 AND state = 'running'`
+
 // confirmClaims compares what a worker holds with what it claimed, adds to the reply
 // what it lost, and settles claims of that age that it does not know. Those it need not
 // cancel.
@@ -195,8 +200,7 @@ func (s *Store) confirmClaims(ctx context.Context, b belfry.Heartbeat, age time.
 		held := belfry.HeldAttempt{RunID: result.RunID, Attempt: result.Attempt}
 		claims[held], oldClaims[held] = result, old
 		return nil
-	}, `/* heartbeat */ SELECT id, namespace, attempt, token, started_at <= clock_timestamp() - $2 * interval '1 millisecond'
-		FROM belfry.runs WHERE worker = $1 AND state = 'running'`, uuid(b.WorkerID), age.Milliseconds())
+	}, heldSQL, uuid(b.WorkerID), age.Milliseconds())
 	if err != nil {
 		return err
 	}
@@ -217,16 +221,17 @@ func (s *Store) confirmClaims(ctx context.Context, b belfry.Heartbeat, age time.
 	return err
 }
 
-// reapSQL finds the attempts that their workers will not finish. Its index has the running
-// runs alone, however many others are live.
+// reapSQL finds the attempts that their workers will not finish, the oldest first. Its index
+// has the running runs alone, however many others are live. That each has a start is said
+// for the planner, which would walk another index of a table that it believes to be empty.
 const reapSQL = `/* reap */
 SELECT r.id, r.namespace, r.attempt, r.token, w.id IS NULL, r.deadline_at < clock_timestamp()
   FROM belfry.runs r LEFT JOIN belfry.workers w ON w.id = r.worker
- WHERE r.state = 'running' AND r.shard = ANY($1)
+ WHERE r.state = 'running' AND r.started_at > '-infinity' AND r.shard = ANY($1)
    AND (w.id IS NULL
      OR $4 AND r.deadline_at < least(clock_timestamp(), $5::timestamptz) AND w.last_seen > r.deadline_at AND w.since <= r.started_at
      OR $4 AND r.cancel_requested_at < least(clock_timestamp(), $5::timestamptz) - $3 * interval '1 millisecond')
- ORDER BY r.id LIMIT $2`
+ ORDER BY r.started_at LIMIT $2`
 
 // Reap removes silent workers and settles attempts that nobody will finish. Every
 // running run whose worker is not registered counts, not only those that a worker had
@@ -244,7 +249,7 @@ func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, l
 			return nil, wrapError("remove silent workers", err)
 		}
 	}
-	results, err := collect(ctx, s.pool, scanAbandoned, reapSQL, int32s(shards), limit, store.CancelGrace.Milliseconds(), clockSettled, expected)
+	results, err := collect(ctx, s.priorityPool, scanAbandoned, reapSQL, int32s(shards), limit, store.CancelGrace.Milliseconds(), clockSettled, expected)
 	if err != nil {
 		return nil, wrapError("reap", err)
 	}

@@ -45,7 +45,7 @@ type Store struct {
 	*notifier
 	pool          *pool
 	readPool      *pool // reads of the API, so that many of them delay nothing else
-	priorityPool  *pool // heartbeats, leases and the clock never wait behind other work
+	priorityPool  *pool // heartbeats, leases, the clock and Reap never wait behind other work
 	behindPooler  bool  // connections go through a pooler in transaction mode
 	log           *slog.Logger
 	metrics       *metrics.Metrics
