@@ -80,11 +80,10 @@ func fillsWorker(claims []*request, r *request) bool {
 	return slices.ContainsFunc(claims, func(o *request) bool { return o.claim.WorkerID == r.claim.WorkerID })
 }
 
-// endFill sends their runs to the claims that were taken. Those that got none stay open. After
-// an error there are no runs: they might not be committed, and be fired again.
+// endFill sends their runs to the claims that were taken. Those that got none stay open.
 func (l *Local) endFill(claims []*request, runs []*belfry.Run, err error) {
 	if err != nil {
-		runs, err = nil, errors.Join(errUnknownFire, err)
+		err = errors.Join(errUnknownFire, err)
 	}
 	of := map[belfry.ID][]*belfry.Run{}
 	for _, run := range runs {

@@ -45,7 +45,8 @@ type Plans interface {
 	// and, for a Due step, is due by the store's clock. The others are left out
 	// without an error. Runs that fit into the free slots are created already
 	// claimed by their worker and returned, with payload. Slots may stay free although
-	// runs became ready.
+	// runs became ready. With an error the result is empty: whether the runs exist is
+	// unknown, and none may be started.
 	//
 	// A serial run of a job that has a live run is created waiting, or becomes a skip
 	// if the queue of the job is full. A scheduled run becomes a skip if another run of
