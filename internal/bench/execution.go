@@ -65,7 +65,7 @@ func (r *recorder) reserve(n int) {
 type occurrence struct {
 	run, job    belfry.ID
 	scheduledAt time.Time
-	dueAt       time.Time // with jitter
+	dueAt       time.Time // with jitter, unless it was repeated
 	firedAt     time.Time
 	settledAt   time.Time // zero: it is not settled
 	succeeded   bool
@@ -73,6 +73,9 @@ type occurrence struct {
 
 func newOccurrence(r belfry.Run) occurrence {
 	o := occurrence{run: r.ID, job: r.JobID, scheduledAt: r.ScheduledAt, dueAt: r.ReadyAt, firedAt: r.FiredAt, succeeded: r.Status == belfry.RunSucceeded}
+	if r.Attempt > 1 {
+		o.dueAt = r.ScheduledAt // ReadyAt is that of the last attempt
+	}
 	if r.FinishedAt != nil {
 		o.settledAt = *r.FinishedAt
 	}

@@ -68,6 +68,16 @@ func TestAssessFindsEarlyDuplicateAndMissingRuns(t *testing.T) {
 	}
 }
 
+// An attempt that was returned is ready again later than its run was fired, which is not early.
+func TestRepeatedRunsAreNotEarly(t *testing.T) {
+	settled := due.Add(2 * time.Second)
+	run := belfry.Run{ID: id(101), JobID: id(1), ScheduledAt: due, ReadyAt: due.Add(time.Second), FiredAt: due.Add(time.Millisecond), FinishedAt: &settled,
+		Status: belfry.RunSucceeded, Attempt: 2}
+	if q := assess(1, []occurrence{newOccurrence(run)}, []execution{executed(1, time.Second)}, 0); !q.OK() {
+		t.Errorf("%+v", q)
+	}
+}
+
 func TestPercentiles(t *testing.T) {
 	var delays []time.Duration
 	for i := range 200 {
