@@ -181,8 +181,7 @@ func (s *Store) Heartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.Heart
 }
 
 // heldSQL finds the runs that a worker has by the store.
-const heldSQL = `/* heartbeat */
-SELECT id, namespace, attempt, token, started_at <= clock_timestamp() - $2 * interval '1 millisecond'
+const heldSQL = `/* heartbeat */ SELECT id, namespace, attempt, token, started_at <= clock_timestamp() - $2 * interval '1 millisecond'
   FROM belfry.runs WHERE worker = $1 AND state = 'running'`
 
 // confirmClaims compares what a worker holds with what it claimed, adds to the reply
@@ -221,9 +220,8 @@ func (s *Store) confirmClaims(ctx context.Context, b belfry.Heartbeat, age time.
 	return err
 }
 
-// reapSQL finds the attempts that their workers will not finish, the oldest first. Its index
-// has the running runs alone, however many others are live. That each has a start is said
-// for the planner, which would walk another index of a table that it believes to be empty.
+// reapSQL finds the attempts that their workers will not finish, by the index of the running
+// runs. That each has a start is said for the planner, lest it prefers another index.
 const reapSQL = `/* reap */
 SELECT r.id, r.namespace, r.attempt, r.token, w.id IS NULL, r.deadline_at < clock_timestamp()
   FROM belfry.runs r LEFT JOIN belfry.workers w ON w.id = r.worker
