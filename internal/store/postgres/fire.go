@@ -274,14 +274,25 @@ func isSimple(s *plan.Step) bool {
 	return (!r.Serial || r.Queue == 0) && s.Next.FiredFor.Equal(r.ScheduledAt) && s.Next.Once == s.Seen.Once
 }
 
-// allSimple reports whether all steps are simple, and by the same time-zone data.
+// allSimple reports whether all steps are simple, of different jobs, and by the same time-zone data.
 func allSimple(steps []plan.Step) bool {
+	sorted := true
 	for i := range steps {
 		if !isSimple(&steps[i]) || steps[i].Next.ZoneVersion != steps[0].Next.ZoneVersion {
 			return false
 		}
+		sorted = sorted && (i == 0 || steps[i-1].Seen.JobID.Compare(steps[i].Seen.JobID) < 0)
 	}
-	return true
+	return sorted || !repeatsJob(steps)
+}
+
+// repeatsJob reports whether two steps are of one job.
+func repeatsJob(steps []plan.Step) bool {
+	seen := make(map[belfry.ID]bool, len(steps))
+	for i := range steps {
+		seen[steps[i].Seen.JobID] = true
+	}
+	return len(seen) < len(steps)
 }
 
 // fireClass is what many steps of a batch have in common.
