@@ -82,12 +82,12 @@ func fillsWorker(claims []*request, r *request) bool {
 
 // endFill sends their runs to the claims that were taken. Those that got none stay open.
 func (l *Local) endFill(claims []*request, runs []*belfry.Run, err error) {
-	if err != nil {
-		err = errors.Join(errUnknownFire, err)
-	}
 	of := map[belfry.ID][]*belfry.Run{}
 	for _, run := range runs {
 		of[run.WorkerID] = append(of[run.WorkerID], run)
+	}
+	if err != nil {
+		err = errors.Join(errUnknownFire, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
