@@ -116,6 +116,22 @@ func TestTwoStepsOfOnePlanInOneCallMakeOneDecision(t *testing.T) {
 	})
 }
 
+// A stale step does not keep a fresh one of the same job from being applied.
+func TestAFreshStepAppliesBesideAStaleOneOfTheSameJob(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.createJob(t, 5, allowParallel)
+		stale := f.step(t, job)
+		f.tryFire(t, stale)
+		for fresh := range 2 {
+			steps := []plan.Step{stale, stale}
+			steps[fresh] = f.step(t, job)
+			if fired := f.tryFire(t, steps...); !fired.Applied[fresh] || fired.Applied[1-fresh] || fired.ReadyCount() != 1 {
+				t.Errorf("the fresh step is number %d: fired %+v", fresh, fired)
+			}
+		}
+	})
+}
+
 func TestNothingIsFiredEarly(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		soon := f.createJob(t, -60)
