@@ -16,12 +16,7 @@ import (
 
 func TestFinishBatchesResults(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		f := newFakeSource()
-		f.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
-			time.Sleep(100 * time.Millisecond)
-			return f.fakeStore.finish(ctx, rs)
-		}
-		b := startPool(f, with(Concurrency(8000)), func(_ context.Context, run *belfry.Run) error {
+		b := startPool(slowFinish(100*time.Millisecond), with(Concurrency(8000)), func(_ context.Context, run *belfry.Run) error {
 			if run.Namespace == "first" {
 				return nil
 			}

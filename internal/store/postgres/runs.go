@@ -180,7 +180,7 @@ func (s *Store) Heartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.Heart
 	return reply, wrapError("confirm claims and keep logs", err)
 }
 
-// heldSQL finds the runs that a worker has by the store.
+// heldSQL finds the runs that a worker holds according to the store.
 const heldSQL = `/* heartbeat */ SELECT id, namespace, attempt, token, started_at <= clock_timestamp() - $2 * interval '1 millisecond'
   FROM belfry.runs WHERE worker = $1 AND state = 'running'`
 
@@ -221,7 +221,7 @@ func (s *Store) confirmClaims(ctx context.Context, b belfry.Heartbeat, age time.
 }
 
 // reapSQL finds the attempts that their workers will not finish, by the index of the running
-// runs. That each has a start is said for the planner, lest it prefers another index.
+// runs. The condition on started_at is for the planner, which may prefer another index without it.
 const reapSQL = `/* reap */
 SELECT r.id, r.namespace, r.attempt, r.token, w.id IS NULL, r.deadline_at < clock_timestamp()
   FROM belfry.runs r LEFT JOIN belfry.workers w ON w.id = r.worker
