@@ -88,7 +88,7 @@ func addNodeFlags(f *pflag.FlagSet, c *node.Config) {
 	f.IntVar(&c.Connections, "database-connections", 0, "connections to PostgreSQL that this process may open, at least 8 (default pool_max_conns of the URL, or 20)")
 	f.StringVar(&c.Dispatch, "dispatch", c.Dispatch, "how nodes with the role worker alone learn of ready runs: database, or the address of a broker (nats://, kafka://, amqp:// or sqs://), the same for all nodes")
 	f.StringSliceVar(&c.Roles, "roles", c.Roles, "roles of this process")
-	f.IntVar(&c.Shards, "shards", 0, "number of shards of a new database; cannot be changed later (default 64)")
+	f.IntVar(&c.Shards, "shards", 0, "number of shards of a new database; cannot be changed later (default 60)")
 	f.StringVar((*string)(&c.Election), "election", string(c.Election), "what decides which node owns which shard: database, etcd or zookeeper, the same for all nodes of a cluster")
 	f.StringSliceVar(&c.Etcd.Endpoints, "etcd-endpoints", nil, "addresses of etcd, as host:port or with https://")
 	f.StringVar(&c.Etcd.CAFile, "etcd-ca-file", "", "file with the certificates that sign those of etcd; turns on TLS")

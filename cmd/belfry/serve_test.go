@@ -92,10 +92,10 @@ func TestServeGreetingHasAWorkingCommand(t *testing.T) {
 		{"on SQLite with keys", false, []string{"--api-key-file", keys}, false, "--allow-target 127.0.0.1"},
 		{"on SQLite with keys and the target", false, []string{"--api-key-file", keys, "--allow-target", "127.0.0.1"}, true, "export BELFRY_KEY="},
 		{"on PostgreSQL", true, nil, false, "--allow-target 127.0.0.1"},
-		{"on PostgreSQL with keys on all interfaces", true, []string{"--api-key-file", keys, "--listen", ":0", "--insecure-plain-http"}, false, "PostgreSQL, 64 shards"},
+		{"on PostgreSQL with keys on all interfaces", true, []string{"--api-key-file", keys, "--listen", ":0", "--insecure-plain-http"}, false, "PostgreSQL, 60 shards"},
 		{"on PostgreSQL with TLS on all interfaces", true, []string{"--api-key-file", keys, "--listen", ":0", "--tls-auto"}, false, "SHA256:"},
 		{"on SQLite with TLS", false, []string{"--tls-auto"}, false, "SHA256:"},
-		{"on PostgreSQL with keys and the target", true, []string{"--api-key-file", keys, "--allow-target", "127.0.0.0/8"}, true, "PostgreSQL, 64 shards"},
+		{"on PostgreSQL with keys and the target", true, []string{"--api-key-file", keys, "--allow-target", "127.0.0.0/8"}, true, "PostgreSQL, 60 shards"},
 		{"on PostgreSQL without the API", true, []string{"--roles", "scheduler,worker"}, false, "scheduler, worker"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -124,7 +124,7 @@ func TestMetricsListener(t *testing.T) {
 	if !strings.HasPrefix(base, "http://127.0.0.1:") {
 		t.Fatalf("an address without a host is %s", base)
 	}
-	if status, text := get(t, base+"/metrics"); status != http.StatusOK || !strings.Contains(text, "\nbelfry_shards 64\n") || !strings.Contains(text, "\ngo_goroutines ") || !strings.Contains(text, "\nprocess_") {
+	if status, text := get(t, base+"/metrics"); status != http.StatusOK || !strings.Contains(text, "\nbelfry_shards 60\n") || !strings.Contains(text, "\ngo_goroutines ") || !strings.Contains(text, "\nprocess_") {
 		t.Errorf("/metrics: %d\n%s", status, text)
 	}
 	for path, want := range map[string]int{"/debug/pprof/": 200, "/debug/pprof/goroutine": 200, "/debug/pprof/cmdline": 404, "/api/v1/jobs": 404, "/": 404} {
@@ -186,7 +186,7 @@ func TestOneNodeExportsTheCluster(t *testing.T) {
 	}
 	// The shards of a node move when another one starts: until then the first one has all.
 	for _, n := range nodes {
-		awaitShards(t, n.base, 64)
+		awaitShards(t, n.base, 60)
 	}
 	first := await("with two nodes", func(found []int) bool { return len(found) == 1 })[0]
 	nodes[first].stop()

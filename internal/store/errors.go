@@ -73,8 +73,8 @@ func CancelSettled(id belfry.ID, status belfry.RunStatus) error {
 	}
 }
 
-// defaultShards is the number of shards of a new database.
-const defaultShards = 64
+// defaultShards is the number of shards of a new database: two to six nodes own equally many.
+const defaultShards = 60
 
 // InitShards stores the number of shards of a new database and reads it back. A
 // configured number must be the stored one; zero accepts any.
