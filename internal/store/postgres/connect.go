@@ -30,6 +30,7 @@ const (
 	listenConnections   = 1 // for notifications
 	priorityConnections = 3 // for heartbeats, leases, the clock and Reap
 	readShare           = 4 // of all connections, one in so many is for reads of the API, at least two
+	fireConnections     = 2 // for Fire, and as many for Finish, unless the node may open few
 )
 
 const (
@@ -214,6 +215,10 @@ func (s *Store) connect(ctx context.Context, c *connection, connections int) err
 	}
 	s.behindPooler = c.behindPooler
 	reads := max(2, connections/readShare)
+	writes, own := connections-priorityConnections-listenConnections-reads, fireConnections
+	if writes < 3*own {
+		own = 0
+	}
 	tracer := &healthTracer{log: s.log, writeFailure: &s.writeFailure, metrics: s.metrics}
 	var pools []*pgxpool.Pool
 	// A plan that was cached while runs were few must not read all of them when they are many.
@@ -225,8 +230,13 @@ func (s *Store) connect(ctx context.Context, c *connection, connections int) err
 	}{
 		{&s.priorityPool, priorityConnections, []string{"enable_seqscan", "enable_bitmapscan"}},
 		{&s.readPool, reads, nil},
-		{&s.pool, connections - priorityConnections - listenConnections - reads, []string{"enable_seqscan"}},
+		{&s.firePool, own, []string{"enable_seqscan"}},
+		{&s.finishPool, own, []string{"enable_seqscan"}},
+		{&s.pool, writes - 2*own, []string{"enable_seqscan"}},
 	} {
+		if p.max == 0 {
+			continue
+		}
 		config := c.config.Copy()
 		config.MaxConns, config.MinIdleConns = int32(p.max), 1 // so that a call seldom waits for a new one
 		for _, setting := range p.off {
@@ -252,10 +262,8 @@ func (s *Store) connect(ctx context.Context, c *connection, connections int) err
 }
 
 func (s *Store) closePools() {
-	for _, p := range []*pool{s.pool, s.readPool, s.priorityPool} {
-		if p != nil {
-			p.Close()
-		}
+	for _, p := range s.pools() {
+		p.Close()
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/pgtest"
+	"github.com/belfry-sh/belfry/internal/plan"
 )
 
 func TestPoolerIsRecognised(t *testing.T) {
@@ -112,11 +113,10 @@ func TestConnectionsOfANode(t *testing.T) {
 	} {
 		s := open(t, tt.options)
 		total := listenConnections
-		for _, p := range []*pool{s.pool, s.readPool, s.priorityPool} {
-			if n := int(p.Config().MaxConns); n < 2 {
-				t.Errorf("a pool of %d connections has %d", tt.want, n)
-			} else {
-				total += n
+		for name, p := range s.pools() {
+			n := int(p.Config().MaxConns)
+			if total += n; n < 2 {
+				t.Errorf("of %d connections, the pool %q has %d", tt.want, name, n)
 			}
 		}
 		if total != tt.want {
@@ -128,17 +128,55 @@ func TestConnectionsOfANode(t *testing.T) {
 	}
 }
 
+// acquireAll keeps all connections of a pool until the test ends.
+func acquireAll(t *testing.T, p *pool) {
+	t.Helper()
+	for range p.Config().MaxConns {
+		conn, err := p.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(conn.Release)
+	}
+}
+
+// Jobs are fired and results are stored while other writes keep all connections of theirs, and
+// while more of them are under way than have connections of their own.
+func TestFiringAndResultsHaveTheirOwnConnections(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		connections int
+		busy        func(s *Store) *pool
+	}{
+		{"writes", DefaultConnections, func(s *Store) *pool { return s.pool }},
+		{"firing", DefaultConnections, func(s *Store) *pool { return s.firePool }},
+		{"results", DefaultConnections, func(s *Store) *pool { return s.finishPool }},
+		{"few connections", MinConnections, func(s *Store) *pool { return s.readPool }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := open(t, Options{URL: pgtest.Database(t, Migrate), Connections: tt.connections})
+			finished, next := createDue(t, s), createDue(t, s)
+			fireNext(t, s, finished)
+			run, step := claimOne(t, s), plan.Decide(subjectOf(t, next), planOf(t, s, next), time.Time{}, s.Now())
+			acquireAll(t, tt.busy(s))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			verdicts, err := s.Finish(ctx, []belfry.Result{resultOf(run, belfry.OutcomeSucceeded)})
+			if err != nil || verdicts[0] != belfry.VerdictAccepted {
+				t.Errorf("finish: %v, %v", verdicts, err)
+			}
+			if fired, err := s.Fire(ctx, belfry.NewID(s.Now()), []plan.Step{step}); err != nil || !fired.Applied[0] {
+				t.Errorf("fire: %v, %v", fired.Applied, err)
+			}
+		})
+	}
+}
+
 // Reads of the API that keep all their connections delay nothing else.
 func TestReadsHaveTheirOwnConnections(t *testing.T) {
 	s := openEmpty(t)
 	job := createDue(t, s)
-	for range s.readPool.Config().MaxConns {
-		conn, err := s.readPool.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Release()
-	}
+	acquireAll(t, s.readPool)
 	fireNext(t, s, job)
 	finishNext(t, s, belfry.OutcomeSucceeded)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -85,7 +85,7 @@ func (s *Store) settle(ctx context.Context, results []belfry.Result) (settled []
 	}
 	next := followUps{attempts: make([]metrics.Attempt, 0, len(results))}
 	if len(succeeded) > 0 {
-		err = next.succeed(ctx, s.pool, results, settled, succeeded)
+		err = next.succeed(ctx, s.free(s.finishPool), results, settled, succeeded)
 	}
 	if err == nil {
 		err = s.finishFailed(ctx, results, failed, settled, &next)

@@ -137,15 +137,12 @@ func (s *Store) measureHistory(ctx context.Context, stats *store.Stats) error {
 }
 
 func (s *Store) Pools() []store.PoolStats {
-	var pools []store.PoolStats
-	for _, p := range []struct {
-		name string
-		pool *pool
-	}{{"main", s.pool}, {"read", s.readPool}, {"priority", s.priorityPool}} {
-		stat := p.pool.Stat()
-		pools = append(pools, store.PoolStats{
-			Name: p.name, Max: int(stat.MaxConns()), InUse: int(stat.AcquiredConns()), Idle: int(stat.IdleConns()), Waited: stat.EmptyAcquireWaitTime(),
+	var stats []store.PoolStats
+	for name, p := range s.pools() {
+		stat := p.Stat()
+		stats = append(stats, store.PoolStats{
+			Name: name, Max: int(stat.MaxConns()), InUse: int(stat.AcquiredConns()), Idle: int(stat.IdleConns()), Waited: stat.EmptyAcquireWaitTime(),
 		})
 	}
-	return pools
+	return stats
 }

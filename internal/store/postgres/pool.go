@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"slices"
 	"strings"
@@ -19,6 +20,34 @@ import (
 // pool is connections whose users wait while the server has none left for them, such as
 // when a cluster has as many nodes as the server can bear.
 type pool struct{ *pgxpool.Pool }
+
+// pools are the open ones by name.
+func (s *Store) pools() iter.Seq2[string, *pool] {
+	return func(yield func(string, *pool) bool) {
+		for _, p := range []struct {
+			name string
+			pool *pool
+		}{{"main", s.pool}, {"fire", s.firePool}, {"finish", s.finishPool}, {"read", s.readPool}, {"priority", s.priorityPool}} {
+			if p.pool != nil && !yield(p.name, p.pool) {
+				return
+			}
+		}
+	}
+}
+
+// free is the pool, or the main one while all connections of the pool are in use. Firing and
+// results have connections of their own, so that other writes do not delay them. Besides, a
+// session that executes one statement again and again costs the server less than several that
+// execute all of them in turn.
+func (s *Store) free(p *pool) *pool {
+	if p == nil {
+		return s.pool
+	}
+	if stat := p.Stat(); stat.AcquiredConns() == stat.MaxConns() {
+		return s.pool
+	}
+	return p
+}
 
 // maxConnectionWait bounds the wait of a call without a deadline.
 const maxConnectionWait = 10 * time.Second

@@ -44,6 +44,8 @@ type Store struct {
 	sqlstore.Store
 	*notifier
 	pool          *pool
+	firePool      *pool // for Fire, see free; nil: the node may open few connections
+	finishPool    *pool // for Finish, likewise
 	readPool      *pool // reads of the API, so that many of them delay nothing else
 	priorityPool  *pool // heartbeats, leases, the clock and Reap never wait behind other work
 	behindPooler  bool  // connections go through a pooler in transaction mode
