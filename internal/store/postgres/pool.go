@@ -36,9 +36,8 @@ func (s *Store) pools() iter.Seq2[string, *pool] {
 }
 
 // free is the pool, or the main one while all connections of the pool are in use. Firing and
-// results have connections of their own, so that other writes do not delay them. Besides, a
-// session that executes one statement again and again costs the server less than several that
-// execute all of them in turn.
+// results have connections of their own, so that other writes do not delay them, and that few
+// sessions plan and execute these statements.
 func (s *Store) free(p *pool) *pool {
 	if p == nil {
 		return s.pool
