@@ -346,7 +346,7 @@ func (s *Store) archiveSucceeded(ctx context.Context, runs []succeededRun) (rest
 		return err
 	})
 	batch.Queue(checkArchivedSQL, jobs)
-	if err := s.pool.SendBatch(ctx, batch).Close(); err != nil {
+	if err := s.orMain(s.finishPool).SendBatch(ctx, batch).Close(); err != nil {
 		rest = column(runs, func(r *succeededRun) belfry.ID { return r.job })
 	}
 	return rest
@@ -371,7 +371,7 @@ func (s *Store) runFollowUps(ctx context.Context, f followUps) {
 	if len(f.oneOffs) == 0 {
 		return
 	}
-	if err := s.archive(ctx, s.pool, f.oneOffs); err != nil {
+	if err := s.archive(ctx, s.orMain(s.finishPool), f.oneOffs); err != nil {
 		s.log.Warn("finished one-offs will be archived a little later", "jobs", len(f.oneOffs), "error", err)
 	}
 }

@@ -155,15 +155,23 @@ func TestFiringAndResultsHaveTheirOwnConnections(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := open(t, Options{URL: pgtest.Database(t, Migrate), Connections: tt.connections})
-			finished, next := createDue(t, s), createDue(t, s)
-			fireNext(t, s, finished)
-			run, step := claimOne(t, s), plan.Decide(subjectOf(t, next), planOf(t, s, next), time.Time{}, s.Now())
+			var results []belfry.Result
+			for _, outcome := range []belfry.Outcome{belfry.OutcomeSucceeded, belfry.OutcomeFailed} {
+				fireNext(t, s, createDue(t, s))
+				results = append(results, resultOf(claimOne(t, s), outcome))
+			}
+			next := createDue(t, s)
+			step := plan.Decide(subjectOf(t, next), planOf(t, s, next), time.Time{}, s.Now())
 			acquireAll(t, tt.busy(s))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			verdicts, err := s.Finish(ctx, []belfry.Result{resultOf(run, belfry.OutcomeSucceeded)})
-			if err != nil || verdicts[0] != belfry.VerdictAccepted {
+			verdicts, err := s.Finish(ctx, results)
+			if err != nil || verdicts[0] != belfry.VerdictAccepted || verdicts[1] != belfry.VerdictAccepted {
 				t.Errorf("finish: %v, %v", verdicts, err)
+			}
+			var archived int
+			if err := s.priorityPool.QueryRow(ctx, `SELECT count(*) FROM belfry.ended`).Scan(&archived); err != nil || archived != 1 {
+				t.Errorf("%d finished one-offs are archived, want 1: %v", archived, err)
 			}
 			if fired, err := s.Fire(ctx, belfry.NewID(s.Now()), []plan.Step{step}); err != nil || !fired.Applied[0] {
 				t.Errorf("fire: %v, %v", fired.Applied, err)

@@ -85,7 +85,7 @@ func (s *Store) settle(ctx context.Context, results []belfry.Result) (settled []
 	}
 	next := followUps{attempts: make([]metrics.Attempt, 0, len(results))}
 	if len(succeeded) > 0 {
-		err = next.succeed(ctx, s.free(s.finishPool), results, settled, succeeded)
+		err = next.succeed(ctx, s.orMain(s.finishPool), results, settled, succeeded)
 	}
 	if err == nil {
 		err = s.finishFailed(ctx, results, failed, settled, &next)
@@ -243,7 +243,7 @@ func (s *Store) finishFailed(ctx context.Context, results []belfry.Result, which
 		return nil
 	}
 	states := column(settlements, func(s *belfry.Settlement) string { return string(s.State) })
-	err = next.settled(ctx, s.pool, settled, failSQL, append(resultArgs(results, known),
+	err = next.settled(ctx, s.orMain(s.finishPool), settled, failSQL, append(resultArgs(results, known),
 		column(known, func(i *int) string { return string(results[*i].Outcome) }), states,
 		column(settlements, func(s *belfry.Settlement) int64 { return s.Delay.Milliseconds() }),
 		column(settlements, func(s *belfry.Settlement) int32 { return int32(s.Counts.Failures) }),
@@ -285,7 +285,7 @@ func (s *Store) heldAttempts(ctx context.Context, results []belfry.Result, which
 		h    heldAttempt
 		spec string
 	)
-	err := forEach(ctx, s.pool, []any{idColumn(&id), &h.attempt, idColumn(&h.token), &h.counts.Failures, &h.counts.Lost, &h.counts.Cancelled, &spec, &h.lane, timeColumn{&h.startedAt}}, func() error {
+	err := forEach(ctx, s.orMain(s.finishPool), []any{idColumn(&id), &h.attempt, idColumn(&h.token), &h.counts.Failures, &h.counts.Lost, &h.counts.Cancelled, &spec, &h.lane, timeColumn{&h.startedAt}}, func() error {
 		h.retry = s.specs.OrZero(spec).Retry()
 		held[id] = h
 		return nil

@@ -37,7 +37,7 @@ func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, sl
 func (s *Store) fireBatch(ctx context.Context, owner belfry.ID, steps []plan.Step, slots []store.FreeSlots) (fired store.FireResult, err error) {
 	switch {
 	case slices.ContainsFunc(steps, isLimited):
-		err = pgx.BeginFunc(ctx, s.free(s.firePool), func(tx pgx.Tx) (err error) {
+		err = pgx.BeginFunc(ctx, s.orMain(s.firePool), func(tx pgx.Tx) (err error) {
 			fired, err = s.fire(ctx, tx, owner, steps, slots)
 			return err
 		})
@@ -52,7 +52,7 @@ func (s *Store) fireBatch(ctx context.Context, owner belfry.ID, steps []plan.Ste
 			return fired, err
 		}
 	}
-	return s.fire(ctx, s.free(s.firePool), owner, steps, slots)
+	return s.fire(ctx, s.orMain(s.firePool), owner, steps, slots)
 }
 
 // firesSimply reports whether the statement for simple steps is to fire a batch. It assigns
@@ -321,7 +321,7 @@ func (s *Store) fireSimple(ctx context.Context, owner belfry.ID, steps []plan.St
 		now     time.Time
 		payload json.RawMessage
 	)
-	err := forEach(ctx, s.free(s.firePool), []any{&n, &state, timeColumn{&now}, jsonColumn{&payload}}, func() error {
+	err := forEach(ctx, s.orMain(s.firePool), []any{&n, &state, timeColumn{&now}, jsonColumn{&payload}}, func() error {
 		f := &fires[n-1]
 		step := &steps[f.step]
 		fired.Applied[f.step] = true

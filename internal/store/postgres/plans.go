@@ -174,7 +174,7 @@ RETURNING r.state`, ids).Query(func(rows pgx.Rows) error {
 		})
 		return err
 	})
-	if err := s.pool.SendBatch(ctx, batch).Close(); err != nil {
+	if err := s.orMain(s.finishPool).SendBatch(ctx, batch).Close(); err != nil {
 		return 0, err
 	}
 	if ready > 0 {

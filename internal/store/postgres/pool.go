@@ -35,10 +35,10 @@ func (s *Store) pools() iter.Seq2[string, *pool] {
 	}
 }
 
-// free is the pool, or the main one while all connections of the pool are in use. Firing and
+// orMain is the pool, or the main one while all connections of the pool are in use. Firing and
 // results have connections of their own, so that other writes do not delay them, and that few
 // sessions plan and execute these statements.
-func (s *Store) free(p *pool) *pool {
+func (s *Store) orMain(p *pool) *pool {
 	if p == nil {
 		return s.pool
 	}

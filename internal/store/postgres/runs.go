@@ -281,7 +281,7 @@ func scanAbandoned(row pgx.CollectableRow) (r belfry.Result, err error) {
 func (s *Store) lateVerdicts(ctx context.Context, results []belfry.Result, late []int, verdicts []belfry.Verdict) (held []int, err error) {
 	var i int
 	var known, isHeld bool
-	err = forEach(ctx, s.pool, []any{&i, &known, &isHeld}, func() error {
+	err = forEach(ctx, s.orMain(s.finishPool), []any{&i, &known, &isHeld}, func() error {
 		if !known {
 			verdicts[i] = belfry.VerdictLate
 		}

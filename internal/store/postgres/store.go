@@ -44,7 +44,7 @@ type Store struct {
 	sqlstore.Store
 	*notifier
 	pool          *pool
-	firePool      *pool // for Fire, see free; nil: the node may open few connections
+	firePool      *pool // for Fire, see orMain; nil: the node may open few connections
 	finishPool    *pool // for Finish, likewise
 	readPool      *pool // reads of the API, so that many of them delay nothing else
 	priorityPool  *pool // heartbeats, leases, the clock and Reap never wait behind other work
