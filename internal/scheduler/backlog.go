@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -46,32 +47,34 @@ type dueItem struct {
 	entry
 }
 
-// before is the order in which items are fired. Those of one rank are in the order of
+// compare is the order in which items are fired. Those of one rank are in the order of
 // their jobs, in which they lie in the store: a batch is written to few pages.
-func (it *dueItem) before(other *dueItem) bool {
+func (it *dueItem) compare(other *dueItem) int {
 	if it.rank != other.rank {
-		return it.rank < other.rank
+		return cmp.Compare(it.rank, other.rank)
 	}
-	return it.job.Compare(other.job) < 0
+	return it.job.Compare(other.job)
 }
 
 // backlog holds due items by lane, lowest rank first. Items for which workers have no
 // capacity yet stay here, and as plans in the store.
 type backlog struct {
-	lanes map[string]*itemHeap
+	lanes map[string]*itemQueue
 	known map[belfry.ID]int64 // version of each item's plan, also of those that are being fired
 }
 
 func newBacklog() *backlog {
-	return &backlog{lanes: map[string]*itemHeap{}, known: map[belfry.ID]int64{}}
+	return &backlog{lanes: map[string]*itemQueue{}, known: map[belfry.ID]int64{}}
 }
 
 func (b *backlog) push(it dueItem) {
 	lane := it.subject.Lane()
-	if b.lanes[lane] == nil {
-		b.lanes[lane] = &itemHeap{}
+	q := b.lanes[lane]
+	if q == nil {
+		q = &itemQueue{}
+		b.lanes[lane] = q
 	}
-	b.lanes[lane].push(it)
+	q.push(it)
 	b.known[it.job] = it.version
 }
 
@@ -79,17 +82,16 @@ func (b *backlog) push(it dueItem) {
 // released or put back. Items whose plan has a newer version are dropped.
 func (b *backlog) pop(lane string, n int, below int64) []dueItem {
 	q := b.lanes[lane]
-	var out []dueItem
-	if q != nil {
-		out = make([]dueItem, 0, min(n, len(*q)))
+	if q == nil {
+		return nil
 	}
-	for q != nil && len(out) < n && len(*q) > 0 && (*q)[0].rank < below {
-		it := q.pop()
-		if b.known[it.job] == it.version {
+	out := make([]dueItem, 0, min(n, q.len()))
+	for first := q.first(); len(out) < n && first != nil && first.rank < below; first = q.first() {
+		if it := q.pop(); b.known[it.job] == it.version {
 			out = append(out, it)
 		}
 	}
-	if q != nil && len(*q) == 0 {
+	if q.len() == 0 {
 		delete(b.lanes, lane)
 	}
 	return out
@@ -112,60 +114,20 @@ func (b *backlog) putBack(it dueItem) {
 // empty reports whether no item waits to be fired.
 func (b *backlog) empty() bool { return len(b.lanes) == 0 }
 
-// heads is the first item of each lane, and how many there are about. Items whose plan has a newer version are dropped.
+// heads is the first item of each lane, and how many there are about. Items whose plan has
+// a newer version are dropped.
 func (b *backlog) heads() map[string]head {
 	ranks := make(map[string]head, len(b.lanes))
 	for lane, q := range b.lanes {
-		for len(*q) > 0 && b.known[(*q)[0].job] != (*q)[0].version {
+		first := q.first()
+		for ; first != nil && b.known[first.job] != first.version; first = q.first() {
 			q.pop()
 		}
-		if len(*q) == 0 {
+		if first == nil {
 			delete(b.lanes, lane)
 			continue
 		}
-		ranks[lane] = head{(*q)[0].rank, len(*q)}
+		ranks[lane] = head{first.rank, q.len()}
 	}
 	return ranks
-}
-
-// itemHeap has the item that comes before all others first. Unlike container/heap it
-// allocates nothing for an item.
-type itemHeap []dueItem
-
-func (h *itemHeap) push(it dueItem) {
-	list := append(*h, it)
-	i := len(list) - 1
-	for i > 0 {
-		parent := (i - 1) / 2
-		if !it.before(&list[parent]) {
-			break
-		}
-		list[i] = list[parent]
-		i = parent
-	}
-	list[i] = it
-	*h = list
-}
-
-func (h *itemHeap) pop() dueItem {
-	list := *h
-	first, last := list[0], list[len(list)-1]
-	list[len(list)-1] = dueItem{}
-	list = list[:len(list)-1]
-	i := 0
-	for child := 1; child < len(list); child = 2*i + 1 {
-		if child+1 < len(list) && list[child+1].before(&list[child]) {
-			child++
-		}
-		if !list[child].before(&last) {
-			break
-		}
-		list[i] = list[child]
-		i = child
-	}
-	if len(list) > 0 {
-		list[i] = last
-	}
-	*h = list
-	return first
 }
