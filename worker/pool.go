@@ -45,6 +45,9 @@ import (
 )
 
 const (
+	// minDrain is the shortest drain timeout. A server notices a moment later that a claim over
+	// HTTP has ended, and would give interrupted runs to it.
+	minDrain       = 100 * time.Millisecond
 	interruptGrace = 5 * time.Second  // for handlers to return after they were interrupted
 	flushGrace     = 10 * time.Second // for the last results to be accepted
 )
@@ -271,9 +274,9 @@ func Queues(names ...string) Option { return func(p *Pool) { p.queues = names } 
 func Node(name string) Option { return func(p *Pool) { p.node = name } }
 
 // DrainTimeout is how long running attempts may continue once the pool stops. Default:
-// 30 seconds. With zero they are interrupted at once.
+// 30 seconds, at least 100 milliseconds.
 func DrainTimeout(d time.Duration) Option {
-	return func(p *Pool) { p.drainTimeout = max(d, 0) }
+	return func(p *Pool) { p.drainTimeout = max(d, minDrain) }
 }
 
 // Log is where the pool logs. Default: slog.Default().

@@ -129,7 +129,7 @@ func BenchmarkPool(b *testing.B) {
 func TestOptionDefaults(t *testing.T) {
 	p := New(nil, NewMux(), with(Concurrency(-1), Queues(), Node(""), Log(nil), DrainTimeout(-time.Second))...)
 	host, _ := os.Hostname()
-	want := []any{host, []string{"default"}, 100, time.Duration(0), slog.Default()}
+	want := []any{host, []string{"default"}, 100, minDrain, slog.Default()}
 	got := []any{p.node, p.queues, p.concurrency, p.drainTimeout, p.log}
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(slog.Logger{})); diff != "" {
 		t.Errorf("options (-want +got):\n%s", diff)
