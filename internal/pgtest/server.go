@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	mathrand "math/rand/v2"
 	"net"
 	"net/url"
@@ -71,7 +72,8 @@ type Server struct {
 
 	mu     sync.Mutex // guards the fields below
 	port   int
-	proc   *process // nil while stopped
+	keeper io.Closer // keeps the port, also while the server is stopped
+	proc   *process  // nil while stopped
 	closed bool
 }
 
@@ -129,10 +131,14 @@ func (s *Server) startOnFreePort() error {
 	defer s.mu.Unlock()
 	var err error
 	for range 5 {
-		if s.port, err = freePort(); err != nil {
+		if s.port, s.keeper, err = reservePort(); err != nil {
 			return err
 		}
-		if err = s.start(); err == nil || !strings.Contains(err.Error(), "could not bind") {
+		if err = s.start(); err == nil {
+			return nil
+		}
+		s.keeper.Close()
+		if !strings.Contains(err.Error(), "could not bind") {
 			return err
 		}
 	}
@@ -233,7 +239,7 @@ func (s *Server) Close() error {
 	}
 	err := s.stop(syscall.SIGQUIT)
 	s.closed = true
-	return errors.Join(err, os.RemoveAll(s.dir))
+	return errors.Join(err, s.keeper.Close(), os.RemoveAll(s.dir))
 }
 
 // URL is the address of the server's database postgres, as its superuser. It stays the same over Stop and Start.
@@ -266,16 +272,29 @@ func (s *Server) logTail() string {
 	return string(text[max(0, len(text)-4096):])
 }
 
-// freePort returns a free port below the range of ephemeral ports: a client that keeps dialling a stopped server in that
-// range could end up connected to itself.
-func freePort() (int, error) {
-	var err error
+// reservePort returns a free port below the range of ephemeral ports: a client that keeps dialling a stopped server in
+// that range could end up connected to itself. Nobody else gets the port until the keeper is closed.
+func reservePort() (port int, keeper io.Closer, err error) {
 	for range 100 {
-		port := 20000 + mathrand.IntN(10000)
-		var l net.Listener
-		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			return port, l.Close()
+		port = 20000 + mathrand.IntN(10000)
+		if keeper, err = reserve(port); err == nil {
+			return port, keeper, nil
 		}
 	}
-	return 0, fmt.Errorf("find a free port: %w", err)
+	return 0, nil, fmt.Errorf("find a free port: %w", err)
+}
+
+// reserve reserves a port that nobody listens on. The keeper has the UDP port of the same number, which no server uses,
+// so that tests in other processes see that the port of a stopped server is not free.
+func reserve(port int) (keeper io.Closer, err error) {
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	if keeper, err = net.ListenPacket("udp", addr); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		keeper.Close()
+		return nil, err
+	}
+	return keeper, l.Close()
 }
