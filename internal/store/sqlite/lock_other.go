@@ -18,3 +18,5 @@ func protect(string, *slog.Logger) error { return nil }
 func acquireLock(string) (*os.File, error) {
 	return nil, belfry.Errorf(belfry.Invalid, "lock the data directory: not possible on %s; use PostgreSQL", runtime.GOOS)
 }
+
+func releaseLock(f *os.File) error { return f.Close() }

@@ -23,7 +23,7 @@ func acquireLock(path string) (*os.File, error) {
 		return nil, fmt.Errorf("lock the data directory: %w", err)
 	}
 	if err = checkOwn(f); err == nil {
-		err = flock(f)
+		err = flock(f, syscall.LOCK_EX|syscall.LOCK_NB)
 	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		err = inUse(f, filepath.Dir(path))
@@ -74,9 +74,13 @@ func protect(path string, log *slog.Logger) error {
 	return os.Chmod(path, private)
 }
 
-func flock(f *os.File) error {
+// releaseLock unlocks the file and closes it. Closing alone would leave it locked while a
+// child process that was forked before has not executed its program yet.
+func releaseLock(f *os.File) error { return errors.Join(flock(f, syscall.LOCK_UN), f.Close()) }
+
+func flock(f *os.File, how int) error {
 	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		err := syscall.Flock(int(f.Fd()), how)
 		if !errors.Is(err, syscall.EINTR) {
 			return err
 		}

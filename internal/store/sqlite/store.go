@@ -209,7 +209,7 @@ func (s *Store) closeAll() error {
 		errs = append(errs, s.writer.close())
 	}
 	if s.lock != nil {
-		errs = append(errs, s.lock.Close())
+		errs = append(errs, releaseLock(s.lock))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close the store: %w", err)
