@@ -140,21 +140,26 @@ func (s *Store) pruneHistory(ctx context.Context, cutoff, now time.Time) (pruned
 		return 0, err
 	}
 	for _, name := range names { // the oldest first
-		n, err := s.deleteInBatches(ctx, deleteFromPartition(name, `retain_until <= $1`), now, pruneBatch)
-		if pruned += n; err != nil {
-			return pruned, err
+		n, err := s.prunePartition(ctx, name, cutoff, now)
+		if pruned += n; err != nil && s.partitionExists(ctx, name) {
+			return pruned, fmt.Errorf("partition %s: %w", name, err)
 		}
-		if n, err = s.prunePartition(ctx, name, cutoff, now); err != nil {
-			return pruned + n, fmt.Errorf("partition %s: %w", name, err)
-		}
-		pruned += n
 	}
 	return pruned, nil
 }
 
-// prunePartition drops a partition whose day is over, unless something in it is kept
-// longer. Where rows must be deleted one by one, it does that.
 func (s *Store) prunePartition(ctx context.Context, name string, cutoff, now time.Time) (pruned int, err error) {
+	pruned, err = s.deleteInBatches(ctx, deleteFromPartition(name, `retain_until <= $1`), now, pruneBatch)
+	if err != nil {
+		return pruned, err
+	}
+	n, err := s.dropOrPruneRows(ctx, name, cutoff, now)
+	return pruned + n, err
+}
+
+// dropOrPruneRows drops a partition whose day is over, unless something in it is kept
+// longer. Where rows must be deleted one by one, it does that.
+func (s *Store) dropOrPruneRows(ctx context.Context, name string, cutoff, now time.Time) (pruned int, err error) {
 	day, err := time.Parse(partitionName, name)
 	if err != nil { // the default partition
 		return s.pruneRows(ctx, name, cutoff)
@@ -283,6 +288,13 @@ func partitionNames(ctx context.Context, q querier) ([]string, error) {
 	return collect(ctx, q, pgx.RowTo[string], `SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'belfry.history'::regclass AND starts_with(c.relname, 'history_') ORDER BY c.relname`)
 }
 
+// partitionExists says after an error whether the partition is still there. If another
+// node dropped it, the SQLSTATE depends on the moment.
+func (s *Store) partitionExists(ctx context.Context, name string) bool {
+	names, err := partitionNames(ctx, s.pool)
+	return err != nil || slices.Contains(names, name)
+}
+
 // purgeDeleted purges deleted jobs: their history and their dead letters are deleted
 // once they have no live run. The jobs themselves are pruned later, as others are.
 func (s *Store) purgeDeleted(ctx context.Context) (purged int, err error) {
@@ -314,7 +326,7 @@ SELECT count(*) FROM deleted`, jobs, pruneBatch); err != nil {
 	}
 	for _, name := range names {
 		n, err := s.deleteInBatches(ctx, deleteFromPartition(name, `job_id = ANY($1)`), jobs, pruneBatch)
-		if purged += n; err != nil {
+		if purged += n; err != nil && s.partitionExists(ctx, name) {
 			return purged, err
 		}
 	}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -74,6 +75,25 @@ func TestPruneHistoryRetention(t *testing.T) {
 	checkHistory(t, s, usual, young)
 	if names, err = partitionNames(t.Context(), s.pool); err != nil || slices.Contains(names, s.Now().AddDate(0, 0, -40).Format(partitionName)) {
 		t.Errorf("the partition of the last one is there: %v, %v", names, err)
+	}
+}
+
+// While shards move, two nodes prune for a moment. Each finds partitions that the other
+// one drops.
+func TestPruneByTwoNodes(t *testing.T) {
+	url := pgtest.Database(t, Migrate)
+	stores := []*Store{open(t, Options{URL: url}), open(t, Options{URL: url})}
+	for range 3 {
+		for days := 100; days < 200; days += daysAhead {
+			if err := makePartitions(t.Context(), stores[0].pool, time.Now().AddDate(0, 0, -days)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var wg sync.WaitGroup
+		for _, s := range stores {
+			wg.Go(func() { prune(t, s, 90*24*time.Hour, 0) })
+		}
+		wg.Wait()
 	}
 }
 
