@@ -24,7 +24,7 @@ type pooler struct {
 	port int
 	proc *process
 
-	keeper io.Closer // of the port
+	reservation io.Closer // of the port
 }
 
 // sharedPooler is in front of the shared server, for the binary's whole life.
@@ -81,7 +81,7 @@ func (p *pooler) launch(server *url.URL) error {
 	if p.dir, err = os.MkdirTemp("", "belfry-pgbouncer-"); err != nil {
 		return err
 	}
-	if p.port, p.keeper, err = reservePort(); err != nil {
+	if p.port, p.reservation, err = reservePort(); err != nil {
 		return err
 	}
 	password, _ := server.User.Password()
@@ -126,5 +126,5 @@ func (p *pooler) stop() error {
 		return nil
 	}
 	p.proc.signal(syscall.SIGTERM)
-	return errors.Join(p.proc.wait(stopLimit), p.keeper.Close(), os.RemoveAll(p.dir))
+	return errors.Join(p.proc.wait(stopLimit), p.reservation.Close(), os.RemoveAll(p.dir))
 }

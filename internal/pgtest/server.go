@@ -70,11 +70,11 @@ type Server struct {
 	password string
 	settings []string
 
-	mu     sync.Mutex // guards the fields below
-	port   int
-	keeper io.Closer // keeps the port, also while the server is stopped
-	proc   *process  // nil while stopped
-	closed bool
+	mu          sync.Mutex // guards the fields below
+	port        int
+	reservation io.Closer // keeps the port, also while the server is stopped
+	proc        *process  // nil while stopped
+	closed      bool
 }
 
 // newServer creates a directory in parent and starts a server on it.
@@ -131,13 +131,13 @@ func (s *Server) startOnFreePort() error {
 	defer s.mu.Unlock()
 	var err error
 	for range 5 {
-		if s.port, s.keeper, err = reservePort(); err != nil {
+		if s.port, s.reservation, err = reservePort(); err != nil {
 			return err
 		}
 		if err = s.start(); err == nil {
 			return nil
 		}
-		s.keeper.Close()
+		s.reservation.Close()
 		if !strings.Contains(err.Error(), "could not bind") {
 			return err
 		}
@@ -239,7 +239,7 @@ func (s *Server) Close() error {
 	}
 	err := s.stop(syscall.SIGQUIT)
 	s.closed = true
-	return errors.Join(err, s.keeper.Close(), os.RemoveAll(s.dir))
+	return errors.Join(err, s.reservation.Close(), os.RemoveAll(s.dir))
 }
 
 // URL is the address of the server's database postgres, as its superuser. It stays the same over Stop and Start.
@@ -273,28 +273,28 @@ func (s *Server) logTail() string {
 }
 
 // reservePort returns a free port below the range of ephemeral ports: a client that keeps dialling a stopped server in
-// that range could end up connected to itself. Nobody else gets the port until the keeper is closed.
-func reservePort() (port int, keeper io.Closer, err error) {
+// that range could end up connected to itself. Nobody else gets the port until the reservation is closed.
+func reservePort() (port int, reservation io.Closer, err error) {
 	for range 100 {
 		port = 20000 + mathrand.IntN(10000)
-		if keeper, err = reserve(port); err == nil {
-			return port, keeper, nil
+		if reservation, err = reserve(port); err == nil {
+			return port, reservation, nil
 		}
 	}
 	return 0, nil, fmt.Errorf("find a free port: %w", err)
 }
 
-// reserve reserves a port that nobody listens on. The keeper has the UDP port of the same number, which no server uses,
+// reserve reserves a port that nobody listens on. The reservation has the UDP port of the same number, which no server uses,
 // so that tests in other processes see that the port of a stopped server is not free.
-func reserve(port int) (keeper io.Closer, err error) {
+func reserve(port int) (reservation io.Closer, err error) {
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	if keeper, err = net.ListenPacket("udp", addr); err != nil {
+	if reservation, err = net.ListenPacket("udp", addr); err != nil {
 		return nil, err
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		keeper.Close()
+		reservation.Close()
 		return nil, err
 	}
-	return keeper, l.Close()
+	return reservation, l.Close()
 }

@@ -59,8 +59,8 @@ func TestServerStartError(t *testing.T) {
 	if err := s.Stop(false); err != nil {
 		t.Errorf("a second stop: %v, want nothing", err)
 	}
-	if keeper, err := reserve(s.port); err == nil {
-		keeper.Close()
+	if reservation, err := reserve(s.port); err == nil {
+		reservation.Close()
 		t.Error("another server may take the port of a stopped one")
 	}
 	s.settings = append(s.settings, "no_such_setting=1")
@@ -73,10 +73,10 @@ func TestServerStartError(t *testing.T) {
 	if err := s.Start(); err == nil || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("start after close: %v, want it refused", err)
 	}
-	if keeper, err := reserve(s.port); err != nil {
+	if reservation, err := reserve(s.port); err != nil {
 		t.Errorf("the port of a closed server: %v, want it free", err)
 	} else {
-		keeper.Close()
+		reservation.Close()
 	}
 	if _, err := os.Stat(s.dir); !os.IsNotExist(err) {
 		t.Errorf("the folder of a closed server: %v, want it gone", err)
