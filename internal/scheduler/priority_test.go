@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -186,6 +187,38 @@ func TestFullClaimsAreFilledBeforeOthersAreServed(t *testing.T) {
 		time.Sleep(manyPause)
 		check("busy", 0, 10*bufferPerSlot, 600)
 	})
+}
+
+// The worker of the node is known from its claims when something is due for the first time:
+// its lane is not one that nobody serves.
+func TestFirstBurstIsFiredAtOnce(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.slots = 2 * unservedBatch
+		for range b.slots {
+			b.create("2000-01-01T00:00:10Z", nil)
+		}
+		s := &batchRecorder{polledStore: polledStore{Store: b.store}}
+		b.start(s)
+		b.sleep(20 * time.Second)
+		b.stop()
+		if want := []int{b.slots}; !slices.Equal(s.batches, want) {
+			b.Errorf("batches of %v were fired, want %v", s.batches, want)
+		}
+	})
+}
+
+// batchRecorder records the sizes of fired batches.
+type batchRecorder struct {
+	polledStore
+	mu      sync.Mutex
+	batches []int
+}
+
+func (s *batchRecorder) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots ...store.FreeSlots) (store.FireResult, error) {
+	s.mu.Lock()
+	s.batches = append(s.batches, len(steps))
+	s.mu.Unlock()
+	return s.polledStore.Fire(ctx, owner, steps, slots...)
 }
 
 // Queues that nobody serves cost little: once they are full, they are counted every few
