@@ -54,7 +54,7 @@ func (c *capacity) available(ctx context.Context, lane string) (n int, below int
 		switch _, served := belfry.LaneNamespace(lane); {
 		case c.others[served] > 0 || c.local.maxRunning(lane) > 0:
 			interval = c.interval
-		case !c.servedHere(served):
+		case !c.serves[served]:
 			interval = unservedInterval
 		}
 	}
@@ -80,7 +80,7 @@ func (c *capacity) available(ctx context.Context, lane string) (n int, below int
 // those have to claim them.
 func (c *capacity) fillsClaims(lane string) bool {
 	_, served := belfry.LaneNamespace(lane)
-	return c.servedHere(served) && c.local.claimsMany() && c.local.maxRunning(lane) == 0
+	return c.serves[served] && c.local.claimsMany() && c.local.maxRunning(lane) == 0
 }
 
 // limit is how many of the steps to fire, after claims with so many slots were taken: if
@@ -97,14 +97,13 @@ func (c *capacity) limit(steps []plan.Step, slots []store.FreeSlots) int {
 }
 
 // served reports whether a worker serves the lane.
-func (c *capacity) served(lane string) bool {
+func (c *capacity) served(ctx context.Context, lane string) bool {
+	if c.counted.IsZero() {
+		c.count(ctx)
+	}
 	_, lane = belfry.LaneNamespace(lane)
-	return c.servedHere(lane) || c.others[lane] > 0
+	return c.serves[lane] || c.others[lane] > 0
 }
-
-// servedHere reports whether the local worker serves the lane: it is registered, or claims
-// already.
-func (c *capacity) servedHere(lane string) bool { return c.serves[lane] || c.local.hasClaim(lane) }
 
 // load is how many runs of the lane are ready or will be.
 func (c *capacity) load(lane string) int { return c.ready[lane] + c.firing[lane] }
@@ -121,7 +120,7 @@ func (c *capacity) buffer(lane string) int {
 	if c.local.offers(lane) {
 		return min(n-bufferPerSlot*c.offered[lane], maxBuffer)
 	}
-	if !c.servedHere(lane) {
+	if !c.serves[lane] {
 		n = max(n, unservedBuffer)
 	}
 	return min(n, maxBuffer)

@@ -41,13 +41,6 @@ func (l *Local) openSlots(lane string) (n int, below int64) {
 	return n, below
 }
 
-// hasClaim reports whether the worker of the node has an open claim for the lane.
-func (l *Local) hasClaim(lane string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.open, func(r *request) bool { return r.own && slices.Contains(r.claim.Lanes, lane) })
-}
-
 // mayFill reports whether a claim may be filled; mu is held.
 func (l *Local) mayFill(r *request) bool {
 	if r.own {

@@ -52,7 +52,7 @@ func (l *loop) takeAvailable(ctx context.Context) []dueItem {
 			most = min(l.batch, len(items)+unservedBatch)
 		}
 		for lane := range l.backlog.lanes {
-			if l.capacity.served(lane) != served {
+			if l.capacity.served(ctx, lane) != served {
 				continue
 			}
 			n, below := l.capacity.available(ctx, lane)

@@ -69,7 +69,6 @@ func (l *loop) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	l.noteProgress()
-	l.capacity.count(ctx)    // now, not when something is due
 	var seen <-chan struct{} // identifies the terms for which triggers were read
 	for {
 		terms, changed := l.owned()

@@ -189,8 +189,8 @@ func TestFullClaimsAreFilledBeforeOthersAreServed(t *testing.T) {
 	})
 }
 
-// The worker of the node is known from its claims when something is due for the first time:
-// its lane is not one that nobody serves.
+// The worker of the node is known when something is due for the first time: its lane is not
+// one that nobody serves.
 func TestFirstBurstIsFiredAtOnce(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.slots = 2 * unservedBatch
