@@ -96,7 +96,7 @@ func (c *capacity) limit(steps []plan.Step, slots []store.FreeSlots) int {
 	return free
 }
 
-// served reports whether a worker serves the lane.
+// served reports whether a worker serves the lane. The first call counts the workers.
 func (c *capacity) served(ctx context.Context, lane string) bool {
 	if c.counted.IsZero() {
 		c.count(ctx)

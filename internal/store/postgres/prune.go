@@ -148,6 +148,7 @@ func (s *Store) pruneHistory(ctx context.Context, cutoff, now time.Time) (pruned
 	return pruned, nil
 }
 
+// prunePartition deletes what is not retained any longer from a partition, or drops it.
 func (s *Store) prunePartition(ctx context.Context, name string, cutoff, now time.Time) (pruned int, err error) {
 	pruned, err = s.deleteInBatches(ctx, deleteFromPartition(name, `retain_until <= $1`), now, pruneBatch)
 	if err != nil {
