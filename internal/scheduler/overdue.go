@@ -13,7 +13,8 @@ import (
 const (
 	overdueAfter = 500 * time.Millisecond // from when a due plan that was not fired is looked for
 	overduePage  = 5_000                  // plans of all shards: a node reads as large a part as it owns
-	overdueShare = 50                     // a round rests so many times as long as it took
+	overdueShare = 50                     // all nodes together search for one part in 50 of the time
+	overdueRest  = 10 * time.Second       // the longest pause that the number of nodes may cause
 )
 
 // overdueSearch finds overdue plans that the loop does not know. It is the guarantee
@@ -41,8 +42,16 @@ func (o *overdueSearch) duty() duty {
 		if err := o.round(ctx, shardsOf(terms)); err != nil {
 			return interval, err
 		}
-		return max(interval, overdueShare*time.Since(start)), ctx.Err()
+		return max(interval, restAfter(time.Since(start), len(terms), o.store.Shards())), ctx.Err()
 	}}
+}
+
+// restAfter is the pause after a round that took so long. It is longer the fewer shards the
+// node owns, so that more nodes do not search more. With a far database a round is mostly
+// latency, which costs nobody anything, hence the limit.
+func restAfter(took time.Duration, owned, shards int) time.Duration {
+	alone := overdueShare * took
+	return max(alone, min(alone*time.Duration(shards)/time.Duration(max(owned, 1)), overdueRest))
 }
 
 // round reads a page of each walk.

@@ -102,3 +102,23 @@ func TestOverdueSearchReadsFewPlansInEveryRound(t *testing.T) {
 		t.Errorf("without a shard %d plans were read, and positions of %d shards are kept", len(found), len(o.all))
 	}
 }
+
+func TestOverdueRestIsLongerTheFewerShardsANodeOwns(t *testing.T) {
+	for _, tt := range []struct {
+		took          time.Duration
+		owned, shards int
+		want          time.Duration
+	}{
+		{10 * time.Millisecond, 60, 60, 500 * time.Millisecond},
+		{10 * time.Millisecond, 20, 60, 1500 * time.Millisecond},
+		{10 * time.Millisecond, 1, 60, 10 * time.Second},
+		{10 * time.Millisecond, 0, 60, 10 * time.Second},
+		{time.Second, 60, 60, 50 * time.Second},
+		{time.Second, 20, 60, 50 * time.Second},
+		{0, 20, 60, 0},
+	} {
+		if got := restAfter(tt.took, tt.owned, tt.shards); got != tt.want {
+			t.Errorf("after %v with %d of %d shards a node rests %v, wants %v", tt.took, tt.owned, tt.shards, got, tt.want)
+		}
+	}
+}
