@@ -223,25 +223,29 @@ func (s *Store) connect(ctx context.Context, c *connection, connections int) err
 	var pools []*pgxpool.Pool
 	// A plan that was cached while runs were few must not read all of them when they are many.
 	// A bitmap scan reads the entries of finished runs again and again: it marks none as dead.
+	// The few long statements of a burst have one good plan, whatever their arguments; by
+	// default PostgreSQL would make it anew five times in each connection.
+	lookup := map[string]string{"enable_seqscan": "off"}
+	burst := map[string]string{"enable_seqscan": "off", "plan_cache_mode": "force_generic_plan"}
 	for _, p := range []struct {
-		pool **pool
-		max  int
-		off  []string
+		pool     **pool
+		max      int
+		settings map[string]string
 	}{
-		{&s.priorityPool, priorityConnections, []string{"enable_seqscan", "enable_bitmapscan"}},
+		{&s.priorityPool, priorityConnections, map[string]string{"enable_seqscan": "off", "enable_bitmapscan": "off"}},
 		{&s.readPool, reads, nil},
-		{&s.firePool, own, []string{"enable_seqscan"}},
-		{&s.finishPool, own, []string{"enable_seqscan"}},
-		{&s.pool, writes - 2*own, []string{"enable_seqscan"}},
+		{&s.firePool, own, burst},
+		{&s.finishPool, own, burst},
+		{&s.pool, writes - 2*own, lookup},
 	} {
 		if p.max == 0 {
 			continue
 		}
 		config := c.config.Copy()
 		config.MaxConns, config.MinIdleConns = int32(p.max), 1 // so that a call seldom waits for a new one
-		for _, setting := range p.off {
+		for setting, value := range p.settings {
 			if _, set := config.ConnConfig.RuntimeParams[setting]; !set && !c.behindPooler {
-				config.ConnConfig.RuntimeParams[setting] = "off"
+				config.ConnConfig.RuntimeParams[setting] = value
 			}
 		}
 		config.ConnConfig.Tracer, config.ShouldPing, config.BeforeClose = tracer, tracer.ping, tracer.closeNow

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/belfry-sh/belfry"
 )
 
 // lookups are statements on the path of a run, which must look up what they need.
@@ -99,4 +101,23 @@ func explainPrepared(t *testing.T, s *Store, name, sql string, params int, mode,
 		t.Fatalf("%s: %v", name, err)
 	}
 	return strings.Join(lines, "\n")
+}
+
+// The first executions in a connection would be planned for their arguments otherwise.
+func TestFireAndFinishUseGenericPlans(t *testing.T) {
+	s := openEmpty(t)
+	for name, pool := range map[string]*pool{"fire": s.firePool, "finish": s.finishPool} {
+		var custom int
+		conn, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = conn.QueryRow(t.Context(), `SELECT count(*) FROM belfry.runs WHERE id = $1`, uuid(belfry.NewID(s.Now()))).Scan(new(int)); err == nil {
+			err = conn.QueryRow(t.Context(), `SELECT sum(custom_plans) FROM pg_prepared_statements`).Scan(&custom)
+		}
+		conn.Release()
+		if err != nil || custom != 0 {
+			t.Errorf("%s: %d custom plans: %v", name, custom, err)
+		}
+	}
 }
