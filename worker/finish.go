@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -91,9 +92,9 @@ func (p *Pool) gatherResults(ctx context.Context) {
 func (p *Pool) batch(limit int) []belfry.Result {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var batch []belfry.Result
-	size := 0
-	for _, pending := range p.unsent[:min(limit, len(p.unsent))] {
+	oldest := p.unsent[:min(limit, len(p.unsent))]
+	batch, size := make([]belfry.Result, 0, len(oldest)), 0
+	for _, pending := range oldest {
 		size += len(pending.result.Output) + len(pending.result.Error) + len(pending.result.Log)
 		if len(batch) > 0 && size > maxBatchBytes {
 			break
@@ -125,8 +126,7 @@ func (p *Pool) logLate(batch []belfry.Result, verdicts []belfry.Verdict) {
 // drop removes the oldest results from the queue.
 func (p *Pool) drop(n int) {
 	p.mu.Lock()
-	clear(p.unsent[:n])
-	p.unsent = p.unsent[n:]
+	p.unsent = slices.Delete(p.unsent, 0, n) // The next results take the same memory.
 	p.outstanding -= n
 	p.mu.Unlock()
 	signal(p.claimable)
