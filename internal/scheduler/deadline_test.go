@@ -249,7 +249,7 @@ type reapStore struct {
 	calls []time.Time
 }
 
-func (s *reapStore) Reap(_ context.Context, _ []int, _ time.Duration, limit int) ([]belfry.Result, error) {
+func (s *reapStore) Reap(_ context.Context, _ time.Duration, limit int) ([]belfry.Result, error) {
 	s.calls = append(s.calls, time.Now())
 	n := min(s.left, limit)
 	s.left -= n

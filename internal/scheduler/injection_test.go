@@ -123,8 +123,8 @@ func (f *faultyStore) Finish(ctx context.Context, results []belfry.Result) ([]be
 	return inject(f, "Finish", func() ([]belfry.Verdict, error) { return f.Store.Finish(ctx, results) })
 }
 
-func (f *faultyStore) Reap(ctx context.Context, shards []int, silence time.Duration, limit int) ([]belfry.Result, error) {
-	return inject(f, "Reap", func() ([]belfry.Result, error) { return f.Store.Reap(ctx, shards, silence, limit) })
+func (f *faultyStore) Reap(ctx context.Context, silence time.Duration, limit int) ([]belfry.Result, error) {
+	return inject(f, "Reap", func() ([]belfry.Result, error) { return f.Store.Reap(ctx, silence, limit) })
 }
 
 func (f *faultyStore) Ping(ctx context.Context) error {

@@ -40,7 +40,7 @@ type Store interface {
 	store.Notifier
 	store.Pinger
 	Workers(ctx context.Context) ([]store.Worker, error)
-	Reap(ctx context.Context, shards []int, silence time.Duration, limit int) ([]belfry.Result, error)
+	Reap(ctx context.Context, silence time.Duration, limit int) ([]belfry.Result, error)
 	Prune(ctx context.Context, retention time.Duration) (int, error)
 	store.AuditPruner
 	Shards() int

@@ -31,7 +31,8 @@ type sweeper struct {
 
 	reachableSince time.Time // reap: since when every call to the store has succeeded; zero after an error
 	recoveredAt    time.Time // reap: when the store last answered again after a failure
-	reapedAt       time.Time // reap: when it last ran
+	reapedAt       time.Time // reap: when its last round ended
+	reapedTurn     int       // reap: the turn of its last round
 
 	archivedTo belfry.ID // archive: position in the walk over ended one-offs
 	archived   bool      // archive: it has waited once, for the previous owner
@@ -39,7 +40,8 @@ type sweeper struct {
 
 func newSweeper(s *Scheduler) *sweeper {
 	now := time.Now()
-	return &sweeper{Scheduler: s, poll: 2 * s.store.PollInterval(), reachableSince: now, recoveredAt: now, reapedAt: now}
+	turn, _ := reapTurn(s.store.Now())
+	return &sweeper{Scheduler: s, poll: 2 * s.store.PollInterval(), reachableSince: now, recoveredAt: now, reapedAt: now, reapedTurn: turn}
 }
 
 // duties lists the duties. Retries may be new when a plan was written, or when a term
@@ -79,24 +81,37 @@ const reapTimeout = 30 * time.Second
 // heartbeat. Nor are attempts overdue right after an outage: workers first report the
 // results that they could not report during it.
 func (w *sweeper) reap(ctx context.Context, terms map[int]store.Term) (time.Duration, error) {
+	turn, next := reapTurn(w.store.Now())
+	if turn == w.reapedTurn {
+		return next, nil // The terms changed; the silence of workers does not depend on them.
+	}
 	now := time.Now()
-	if since := now.Sub(w.reapedAt); since < reapInterval-wakeDelay {
-		return reapInterval - since, nil // The terms changed; the silence of workers does not depend on them.
-	} else if w.reachableSince.IsZero() || since > 2*reapInterval { // The store failed, or this process was frozen.
+	if w.reachableSince.IsZero() || now.Sub(w.reapedAt) > 2*reapInterval { // The store failed, or this process was frozen.
 		w.reachableSince, w.recoveredAt = now, now
 	}
-	err := w.reapBatches(ctx, terms, now)
+	var err error
+	if _, mine := terms[turn%w.store.Shards()]; mine && now.Sub(w.recoveredAt) >= store.DeadlineGrace {
+		err = w.reapBatches(ctx, now)
+	} else {
+		err = w.store.Ping(ctx)
+	}
 	if err != nil {
 		w.reachableSince = time.Time{}
 	}
-	w.reapedAt = time.Now()
-	return reapInterval, err
+	w.reapedTurn, w.reapedAt = turn, time.Now()
+	_, next = reapTurn(w.store.Now())
+	return next, err
 }
 
-func (w *sweeper) reapBatches(ctx context.Context, terms map[int]store.Term, now time.Time) error {
-	if now.Sub(w.recoveredAt) < store.DeadlineGrace {
-		return w.store.Ping(ctx)
-	}
+// reapTurn numbers the intervals of time and returns when the next begins. The owner of the
+// shard with that number, modulo their count, reaps for all nodes: a node has as many
+// turns as shards, and those of a dead node go to its successors.
+func reapTurn(now time.Time) (turn int, next time.Duration) {
+	n := now.UnixNano() / int64(reapInterval)
+	return int(n), time.Duration((n+1)*int64(reapInterval) - now.UnixNano())
+}
+
+func (w *sweeper) reapBatches(ctx context.Context, now time.Time) error {
 	limit := silence
 	if now.Sub(w.reachableSince) < silence {
 		limit = 0
@@ -108,7 +123,7 @@ func (w *sweeper) reapBatches(ctx context.Context, terms map[int]store.Term, now
 		}
 	}()
 	for {
-		reaped, err := w.store.Reap(ctx, shardsOf(terms), limit, reapLimit)
+		reaped, err := w.store.Reap(ctx, limit, reapLimit)
 		if total += len(reaped); err != nil || len(reaped) < reapLimit {
 			return err
 		}

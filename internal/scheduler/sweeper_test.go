@@ -126,3 +126,39 @@ func TestReapAfterAnOutageAcceptsWaitingResults(t *testing.T) {
 		})
 	}
 }
+
+// Reaping reads the running runs of all shards, so one node does it in each interval,
+// whoever owns the shards.
+func TestOneNodeReapsForAll(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		s := &reapStore{polledStore: polledStore{Store: b.store}}
+		shards := s.Shards()
+		nodes := []*sweeper{newSweeper(New(s, Options{})), newSweeper(New(s, Options{})), newSweeper(New(s, Options{}))}
+		owner := func(shard int) int { return shard % 3 }
+		for interval := range 3 * shards {
+			if interval == 2*shards {
+				owner = func(shard int) int { return 1 + shard%2 } // the first node has died
+			}
+			before := len(s.calls)
+			var next time.Duration
+			for node, w := range nodes {
+				terms := map[int]store.Term{}
+				for shard := range shards {
+					if owner(shard) == node {
+						terms[shard] = store.Term{Shard: shard}
+					}
+				}
+				for range 2 { // The second is for a change of terms.
+					var err error
+					if next, err = w.reap(b.Context(), terms); err != nil || next <= 0 || next > reapInterval {
+						t.Fatalf("the next round is in %v: %v", next, err)
+					}
+				}
+			}
+			if n := len(s.calls) - before; n != 1 && time.Duration(interval)*reapInterval > store.DeadlineGrace {
+				t.Errorf("in interval %d all nodes reaped %d times", interval, n)
+			}
+			time.Sleep(next)
+		}
+	})
+}

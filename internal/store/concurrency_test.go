@@ -232,7 +232,7 @@ func (f *fixture) randomOneOffCall(t *testing.T, job belfry.Job) error {
 		_, _, err := f.Archive(ctx, f.allShards(), belfry.ID{}, 100)
 		return err
 	case 1:
-		_, err := f.Reap(ctx, f.allShards(), 0, 100)
+		_, err := f.Reap(ctx, 0, 100)
 		return err
 	case 2:
 		return f.Trigger(ctx, f.oneTrigger(job), nil)

@@ -327,7 +327,7 @@ func (f *fixture) finishAs(t tb, run *belfry.Run, outcome belfry.Outcome) {
 
 func (f *fixture) reap(t tb, silence time.Duration) int {
 	t.Helper()
-	reaped, err := f.Reap(ctx, f.allShards(), silence, 1000)
+	reaped, err := f.Reap(ctx, silence, 1000)
 	if err != nil {
 		t.Fatalf("reap: %v", err)
 	}

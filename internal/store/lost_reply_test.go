@@ -267,7 +267,7 @@ func TestOtherCallsWhoseReplyIsLostDoTheirWorkOnce(t *testing.T) {
 	f.silenceWorker(t, worker, time.Hour)
 	proxy.EatReplies("/* finish */", 1)
 	retryUnknown(t, proxy, func() error {
-		_, err := f.Reap(ctx, f.allShards(), time.Minute, 10)
+		_, err := f.Reap(ctx, time.Minute, 10)
 		return err
 	})
 	if row := f.liveRow(t, second.ID); row.State != belfry.RunReady || row.Lost != 1 || row.Failures != 1 {

@@ -200,42 +200,25 @@ func TestARunThatLosesThreeWorkersIsPoison(t *testing.T) {
 	})
 }
 
-func TestReapKeepsToItsShardsAndLimit(t *testing.T) {
+func TestReapKeepsToItsLimit(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		const size = 12
+		const size, limit = 12, 7
 		worker := f.registerWorker(t)
 		for range size {
 			f.createJob(t, 5)
 		}
 		f.fireDue(t)
-		byShard := map[int]int{}
-		for _, run := range f.claim(t, worker, size) {
-			byShard[belfry.ShardOf(run.JobID, f.Shards())]++
-		}
+		f.claim(t, worker, size)
 		f.silenceWorker(t, worker, time.Hour)
-		left := size
-		for shard, want := range byShard {
-			if want < 2 {
-				continue
-			}
-			if reaped, err := f.Reap(ctx, []int{shard}, time.Minute, want-1); err != nil || len(reaped) != want-1 {
-				t.Errorf("reaped %v of shard %d with a limit (%v), wants %d", reaped, shard, err, want-1)
-			}
-			// The worker is unregistered by now; its other runs are still found.
-			if reaped, err := f.Reap(ctx, []int{shard}, 0, 100); err != nil || len(reaped) != 1 {
-				t.Errorf("reaped %v more of shard %d (%v), wants 1", reaped, shard, err)
-			}
-			left -= want
-			break
+		if reaped, err := f.Reap(ctx, time.Minute, limit); err != nil || len(reaped) != limit {
+			t.Errorf("reaped %v with a limit of %d (%v)", reaped, limit, err)
 		}
-		if n := f.count(t, `SELECT count(*) FROM runs WHERE state = 'running'`); n != int64(left) {
-			t.Errorf("%d runs are still held, wants %d", n, left)
+		if n := f.count(t, `SELECT count(*) FROM runs WHERE state = 'running'`); n != size-limit {
+			t.Errorf("%d runs are still held, wants %d", n, size-limit)
 		}
-		if reaped, err := f.Reap(ctx, nil, time.Minute, 100); err != nil || len(reaped) != 0 {
-			t.Errorf("reaped %v of no shard (%v)", reaped, err)
-		}
-		if n := f.reap(t, time.Minute); n != left {
-			t.Errorf("reaped %d, wants the %d that were left", n, left)
+		// The worker is unregistered by now; its other runs are still found.
+		if reaped, err := f.Reap(ctx, 0, 100); err != nil || len(reaped) != size-limit {
+			t.Errorf("reaped %v (%v), wants the %d that were left", reaped, err, size-limit)
 		}
 	})
 }
@@ -259,7 +242,7 @@ func TestConcurrentReapersSettleAnAttemptOnce(t *testing.T) {
 		reaped, won := 0, 0
 		for i := range 4 {
 			wait.Go(func() {
-				results, err := stores[i%len(stores)].Reap(ctx, f.allShards(), time.Minute, 100)
+				results, err := stores[i%len(stores)].Reap(ctx, time.Minute, 100)
 				mu.Lock()
 				defer mu.Unlock()
 				if reaped += len(results); err != nil {

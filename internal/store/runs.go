@@ -50,15 +50,16 @@ type Runs interface {
 // Reaper settles attempts that their workers will not finish.
 type Reaper interface {
 	// Reap unregisters the workers that were silent for so long (a zero silence:
-	// none), and settles the attempts in the shards whose worker is not registered or
-	// whose deadline has passed, or which were cancelled CancelGrace ago, at most
-	// limit. It returns the results that it settled them with.
+	// none), and settles the attempts whose worker is not registered or whose deadline
+	// has passed, or which were cancelled CancelGrace ago, at most limit. It returns the
+	// results that it settled them with. One call serves all nodes: it costs what the
+	// running runs of all shards cost, and two at once settle an attempt once.
 	//
 	// A deadline counts only if the worker was heard after it, and without a gap since
 	// the attempt started: a worker that may be lost is waited for, since a lost attempt
 	// costs no retry, and one that could not report first reports. For ClockGrace after a
 	// step of the store's clock no worker is silent and no attempt overdue.
-	Reap(ctx context.Context, shards []int, silence time.Duration, limit int) ([]belfry.Result, error)
+	Reap(ctx context.Context, silence time.Duration, limit int) ([]belfry.Result, error)
 }
 
 // Worker is a registered worker incarnation.

@@ -133,8 +133,8 @@ func (s *Store) Finish(ctx context.Context, results []belfry.Result) ([]belfry.V
 	return verdicts, nil
 }
 
-func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, limit int) ([]belfry.Result, error) {
-	reaped, err := s.Store.Reap(ctx, shards, silence, limit)
+func (s *Store) Reap(ctx context.Context, silence time.Duration, limit int) ([]belfry.Result, error) {
+	reaped, err := s.Store.Reap(ctx, silence, limit)
 	s.ended(reaped)
 	return reaped, err
 }

@@ -43,7 +43,7 @@ func TestLostAttemptsAreSpans(t *testing.T) {
 		if err != nil || len(runs) != 1 || runs[0].Trace == nil {
 			t.Fatalf("claimed %v: %v", runs, err)
 		}
-		if reaped, err := s.Reap(t.Context(), controltest.Shards, time.Nanosecond, 10); err != nil || len(reaped) != 1 {
+		if reaped, err := s.Reap(t.Context(), time.Nanosecond, 10); err != nil || len(reaped) != 1 {
 			t.Fatalf("reaped %v: %v", reaped, err)
 		}
 	}

@@ -34,7 +34,7 @@ func TestReapReadsRunningRunsAlone(t *testing.T) {
 			sql  string
 			args []any
 		}{
-			"reap":      {reapSQL, []any{int32s(allShards(s)), 1000, store.CancelGrace.Milliseconds(), true, s.Now()}},
+			"reap":      {reapSQL, []any{1000, store.CancelGrace.Milliseconds(), true, s.Now()}},
 			"heartbeat": {heldSQL, []any{uuid(worker), store.ConfirmAfter.Milliseconds()}},
 		} {
 			lines, err := collect(t.Context(), s.priorityPool, pgx.RowTo[string], `EXPLAIN `+tt.sql, tt.args...)
@@ -65,7 +65,7 @@ func BenchmarkReap(b *testing.B) {
 		fillRuns(b, s, "'"+job.Job.ID.String()+"'", "running", "'"+belfry.NewID(s.Now()).String()+"'::uuid", 10_000)
 		started, reaped := time.Now(), 0
 		for {
-			results, err := s.Reap(b.Context(), allShards(s), 0, 1000)
+			results, err := s.Reap(b.Context(), 0, 1000)
 			if err != nil {
 				b.Fatal(err)
 			}

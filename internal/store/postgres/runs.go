@@ -225,16 +225,16 @@ func (s *Store) confirmClaims(ctx context.Context, b belfry.Heartbeat, age time.
 const reapSQL = `/* reap */
 SELECT r.id, r.namespace, r.attempt, r.token, w.id IS NULL, r.deadline_at < clock_timestamp()
   FROM belfry.runs r LEFT JOIN belfry.workers w ON w.id = r.worker
- WHERE r.state = 'running' AND r.started_at > '-infinity' AND r.shard = ANY($1)
+ WHERE r.state = 'running' AND r.started_at > '-infinity'
    AND (w.id IS NULL
-     OR $4 AND r.deadline_at < least(clock_timestamp(), $5::timestamptz) AND w.last_seen > r.deadline_at AND w.since <= r.started_at
-     OR $4 AND r.cancel_requested_at < least(clock_timestamp(), $5::timestamptz) - $3 * interval '1 millisecond')
- ORDER BY r.started_at LIMIT $2`
+     OR $3 AND r.deadline_at < least(clock_timestamp(), $4::timestamptz) AND w.last_seen > r.deadline_at AND w.since <= r.started_at
+     OR $3 AND r.cancel_requested_at < least(clock_timestamp(), $4::timestamptz) - $2 * interval '1 millisecond')
+ ORDER BY r.started_at LIMIT $1`
 
 // Reap removes silent workers and settles attempts that nobody will finish. Every
 // running run whose worker is not registered counts, not only those that a worker had
 // when it was removed: a claim may commit after that.
-func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, limit int) ([]belfry.Result, error) {
+func (s *Store) Reap(ctx context.Context, silence time.Duration, limit int) ([]belfry.Result, error) {
 	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
 	clockSettled := s.clockWatch.Settled()
@@ -247,7 +247,7 @@ func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, l
 			return nil, wrapError("remove silent workers", err)
 		}
 	}
-	results, err := collect(ctx, s.priorityPool, scanAbandoned, reapSQL, int32s(shards), limit, store.CancelGrace.Milliseconds(), clockSettled, expected)
+	results, err := collect(ctx, s.priorityPool, scanAbandoned, reapSQL, limit, store.CancelGrace.Milliseconds(), clockSettled, expected)
 	if err != nil {
 		return nil, wrapError("reap", err)
 	}

@@ -36,7 +36,7 @@ func TestConcurrentOwnersWorkersAndReaders(t *testing.T) {
 			if _, err := s.ListJobs(ctx, belfry.DefaultNamespace, belfry.JobFilter{}, store.Page{Limit: 10}); err != nil {
 				t.Errorf("list: %v", err)
 			}
-			if _, err := s.Reap(ctx, s.allShards(), time.Hour, 100); err != nil {
+			if _, err := s.Reap(ctx, time.Hour, 100); err != nil {
 				t.Errorf("reap: %v", err)
 			}
 		}

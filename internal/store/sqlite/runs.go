@@ -206,15 +206,15 @@ func (t *tx) confirmHeld(b *belfry.Heartbeat) (lost []belfry.HeldAttempt, err er
 	return lost, nil
 }
 
+// The condition on r.worker is for the planner, which may prefer another index without it.
 const (
-	whereWorkerLost     = `WHERE r.state = 'running' AND r.` + inShards + `AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.id = r.worker) LIMIT ?`
-	whereCancelOverdue  = `WHERE r.state = 'running' AND r.` + inShards + `AND r.cancel_requested_at <= ? LIMIT ?`
-	whereDeadlinePassed = `WHERE r.state = 'running' AND r.` + inShards + `AND r.deadline_at < ?
+	whereWorkerLost     = `WHERE r.state = 'running' AND r.worker > x'' AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.id = r.worker) LIMIT ?`
+	whereCancelOverdue  = `WHERE r.state = 'running' AND r.cancel_requested_at <= ? LIMIT ?`
+	whereDeadlinePassed = `WHERE r.state = 'running' AND r.worker > x'' AND r.deadline_at < ?
 AND EXISTS (SELECT 1 FROM workers w WHERE w.id = r.worker AND w.last_seen > r.deadline_at AND w.since <= r.started_at) LIMIT ?`
 )
 
-func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, limit int) ([]belfry.Result, error) {
-	owned := shardsJSON(shards)
+func (s *Store) Reap(ctx context.Context, silence time.Duration, limit int) ([]belfry.Result, error) {
 	return writeValue(ctx, s, "reap", func(t *tx) (reaped []belfry.Result, err error) {
 		local := time.Now() // with both clocks of this machine
 		if step := s.clock.Observe(local, local); step != 0 {
@@ -232,9 +232,9 @@ func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, l
 			outcome belfry.Outcome
 			why     string
 		}{
-			{whereWorkerLost, []any{owned}, belfry.OutcomeLost, store.ErrorWorkerLost},
-			{whereCancelOverdue, []any{owned, micro(t.now.Add(-store.CancelGrace))}, belfry.OutcomeCancelled, store.ErrorNotStopped},
-			{whereDeadlinePassed, []any{owned, micro(t.now)}, belfry.OutcomeTimedOut, store.ErrorDeadline},
+			{whereWorkerLost, nil, belfry.OutcomeLost, store.ErrorWorkerLost},
+			{whereCancelOverdue, []any{micro(t.now.Add(-store.CancelGrace))}, belfry.OutcomeCancelled, store.ErrorNotStopped},
+			{whereDeadlinePassed, []any{micro(t.now)}, belfry.OutcomeTimedOut, store.ErrorDeadline},
 		} {
 			if !clockSettled && c.outcome != belfry.OutcomeLost {
 				continue
