@@ -98,10 +98,11 @@ var mayImport = map[string][]string{
 	"examples/receiver":  nil,
 	"examples/worker-go": {"belfry", "client", "worker"},
 
-	"internal/pgtest":     {pgx}, // starts servers for tests; no row has it
-	"internal/promtest":   nil,   // the same
-	"internal/servertest": nil,   // the same
-	"internal/oidctest":   nil,   // the same
+	"internal/porttest":   nil,                        // ports for the servers of tests; only rows for tests have it
+	"internal/pgtest":     {"internal/porttest", pgx}, // starts servers for tests; no row has it
+	"internal/promtest":   {"internal/porttest"},      // the same
+	"internal/servertest": {"internal/porttest"},      // the same
+	"internal/oidctest":   nil,                        // the same
 
 	"internal/browsertest": {"github.com/chromedp"}, // the same
 	"internal/chaos":       nil,                     // tests only

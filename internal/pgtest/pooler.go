@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/belfry-sh/belfry/internal/porttest"
 )
 
 // pooler is PgBouncer in transaction mode in front of a server.
@@ -81,7 +83,7 @@ func (p *pooler) launch(server *url.URL) error {
 	if p.dir, err = os.MkdirTemp("", "belfry-pgbouncer-"); err != nil {
 		return err
 	}
-	if p.port, p.reservation, err = reservePort(); err != nil {
+	if p.port, p.reservation, err = porttest.Reserve(); err != nil {
 		return err
 	}
 	password, _ := server.User.Password()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	mathrand "math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/belfry-sh/belfry/internal/porttest"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -131,7 +131,7 @@ func (s *Server) startOnFreePort() error {
 	defer s.mu.Unlock()
 	var err error
 	for range 5 {
-		if s.port, s.reservation, err = reservePort(); err != nil {
+		if s.port, s.reservation, err = porttest.Reserve(); err != nil {
 			return err
 		}
 		if err = s.start(); err == nil {
@@ -270,31 +270,4 @@ func (s *Server) logTail() string {
 		return err.Error()
 	}
 	return string(text[max(0, len(text)-4096):])
-}
-
-// reservePort returns a free port below the range of ephemeral ports: a client that keeps dialling a stopped server in
-// that range could end up connected to itself. Nobody else gets the port until the reservation is closed.
-func reservePort() (port int, reservation io.Closer, err error) {
-	for range 100 {
-		port = 20000 + mathrand.IntN(10000)
-		if reservation, err = reserve(port); err == nil {
-			return port, reservation, nil
-		}
-	}
-	return 0, nil, fmt.Errorf("find a free port: %w", err)
-}
-
-// reserve reserves a port that nobody listens on. The reservation has the UDP port of the same number, which no server uses,
-// so that tests in other processes see that the port of a stopped server is not free.
-func reserve(port int) (reservation io.Closer, err error) {
-	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	if reservation, err = net.ListenPacket("udp", addr); err != nil {
-		return nil, err
-	}
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		reservation.Close()
-		return nil, err
-	}
-	return reservation, l.Close()
 }

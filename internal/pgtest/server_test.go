@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/belfry-sh/belfry/internal/porttest"
 )
 
 func TestDurableServerKeepsDataAndPort(t *testing.T) {
@@ -59,7 +61,7 @@ func TestServerStartError(t *testing.T) {
 	if err := s.Stop(false); err != nil {
 		t.Errorf("a second stop: %v, want nothing", err)
 	}
-	if reservation, err := reserve(s.port); err == nil {
+	if reservation, err := porttest.ReservePort(s.port); err == nil {
 		reservation.Close()
 		t.Error("another server may take the port of a stopped one")
 	}
@@ -73,7 +75,7 @@ func TestServerStartError(t *testing.T) {
 	if err := s.Start(); err == nil || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("start after close: %v, want it refused", err)
 	}
-	if reservation, err := reserve(s.port); err != nil {
+	if reservation, err := porttest.ReservePort(s.port); err != nil {
 		t.Errorf("the port of a closed server: %v, want it free", err)
 	} else {
 		reservation.Close()

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -13,6 +12,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/belfry-sh/belfry/internal/porttest"
 )
 
 const envRequire = "BELFRY_TEST_REQUIRE_PROMETHEUS"
@@ -60,7 +61,7 @@ func Start(tb testing.TB, config string) *Server {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	address := freeAddress(tb)
+	address := porttest.Addr(tb)
 	var output bytes.Buffer
 	cmd := exec.Command("sh", "-c", guard, "sh", program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
 	cmd.Stdout, cmd.Stderr = &output, &output
@@ -79,17 +80,6 @@ func Start(tb testing.TB, config string) *Server {
 		}
 	})
 	return &Server{URL: "http://" + address, tb: tb}
-}
-
-// freeAddress is an address that nobody listened on a moment ago: Prometheus cannot choose
-// one itself.
-func freeAddress(tb testing.TB) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // Sample is one result of a query.

@@ -16,6 +16,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/belfry-sh/belfry/internal/porttest"
 )
 
 // Etcd starts the current etcd, with one member.
@@ -43,7 +45,7 @@ func etcdReady(ctx context.Context, addr string) error {
 func DebianEtcd(tb testing.TB) *Server {
 	tb.Helper()
 	path := program(tb, "etcd", "etcd-server")
-	peer := "http://" + freeAddr(tb)
+	peer := "http://" + porttest.Addr(tb)
 	return start(tb, etcdReady, nil, path, "--name", "t1", "--data-dir", "{dir}", "--listen-client-urls", "http://{addr}", "--advertise-client-urls", "http://{addr}",
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "t1="+peer, "--log-level", "error")
 }

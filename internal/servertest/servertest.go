@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/belfry-sh/belfry/internal/porttest"
 )
 
 // envRequire, if it is 1, makes a missing server a failure instead of a skipped test.
@@ -75,7 +77,7 @@ func missing(tb testing.TB, text string) {
 // returns nil once the server answers.
 func start(tb testing.TB, ready func(ctx context.Context, addr string) error, env []string, argv ...string) *Server {
 	tb.Helper()
-	return startAt(tb, freeAddr(tb), ready, env, argv...)
+	return startAt(tb, porttest.Addr(tb), ready, env, argv...)
 }
 
 func startAt(tb testing.TB, addr string, ready func(ctx context.Context, addr string) error, env []string, argv ...string) *Server {
@@ -196,17 +198,6 @@ func accepts(ctx context.Context, addr string) error {
 		conn.Close()
 	}
 	return err
-}
-
-// freeAddr is an address that nobody listened on a moment ago.
-func freeAddr(tb testing.TB) string {
-	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // built is the program of the module test/servers, which has the current releases of some
