@@ -56,7 +56,11 @@ func (l *loop) takeAvailable(ctx context.Context) []dueItem {
 				continue
 			}
 			n, below := l.capacity.available(ctx, lane)
-			items = append(items, l.backlog.pop(lane, min(n, most-len(items)), below)...)
+			if popped := l.backlog.pop(lane, min(n, most-len(items)), below); items == nil {
+				items = popped
+			} else {
+				items = append(items, popped...)
+			}
 		}
 	}
 	if several {
@@ -69,7 +73,7 @@ func (l *loop) takeAvailable(ctx context.Context) []dueItem {
 // backlog again. It returns false if claims for all of them were closed meanwhile.
 func (l *loop) fireItems(ctx context.Context, items []dueItem) bool {
 	now := l.store.Now()
-	steps, subjects := make([]plan.Step, 0, len(items)), make([]*plan.Subject, 0, len(items))
+	steps, subjects := l.stepBuffer(len(items)), make([]*plan.Subject, 0, len(items))
 	kept := items[:0]
 	for _, it := range items {
 		term, mine := l.terms[int(it.shard)]
@@ -95,6 +99,7 @@ func (l *loop) fireItems(ctx context.Context, items []dueItem) bool {
 		for _, it := range kept[n:] {
 			l.backlog.putBack(it)
 		}
+		clear(steps[n:]) // which reuseSteps does not see
 		steps, subjects, kept = steps[:n], subjects[:n], kept[:n]
 	}
 	if len(steps) == 0 {
@@ -107,7 +112,9 @@ func (l *loop) fireItems(ctx context.Context, items []dueItem) bool {
 		b.run(ctx)
 		l.answer(ctx, func() {
 			l.firing--
-			if l.endFire(ctx, b) {
+			ok := l.endFire(ctx, b)
+			l.reuseSteps(steps)
+			if ok {
 				for _, it := range kept {
 					l.backlog.release(it)
 				}
@@ -120,6 +127,26 @@ func (l *loop) fireItems(ctx context.Context, items []dueItem) bool {
 		})
 	})
 	return true
+}
+
+// stepBuffer is memory for n steps: that of a call of Fire that is over, if it is large
+// enough, so that a burst does not take new memory for every batch.
+func (l *loop) stepBuffer(n int) []plan.Step {
+	for i, spare := range l.spareSteps {
+		if cap(spare) >= n {
+			l.spareSteps = slices.Delete(l.spareSteps, i, i+1)
+			return spare
+		}
+	}
+	return make([]plan.Step, 0, n)
+}
+
+// reuseSteps keeps the memory of steps that nobody uses any more.
+func (l *loop) reuseSteps(steps []plan.Step) {
+	clear(steps)
+	if l.spareSteps = append(l.spareSteps, steps[:0]); len(l.spareSteps) > maxFiring {
+		l.spareSteps = l.spareSteps[1:]
+	}
 }
 
 // fireCall is a call of Fire.

@@ -35,11 +35,12 @@ type loop struct {
 	outages     map[int][]store.Outage        // of the shards, oldest first
 
 	failing    bool
-	failedAt   time.Time // since when
-	batch      int       // steps in the next call of Fire: fewer after one that took too long
-	firing     int       // calls of Fire that are under way
-	firingMany bool      // the last of them has many steps
-	retryAt    time.Time // when to fire again after a failure
+	failedAt   time.Time     // since when
+	batch      int           // steps in the next call of Fire: fewer after one that took too long
+	firing     int           // calls of Fire that are under way
+	firingMany bool          // the last of them has many steps
+	spareSteps [][]plan.Step // memory of calls that are over
+	retryAt    time.Time     // when to fire again after a failure
 
 	answers                       chan func()    // what to do with the answers to calls that the loop does not wait for
 	calls                         sync.WaitGroup // those under way

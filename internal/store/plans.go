@@ -46,7 +46,7 @@ type Plans interface {
 	// without an error. Runs that fit into the free slots are created already
 	// claimed by their worker and returned, with payload. Slots may stay free although
 	// runs became ready. With an error the result is empty: whether the runs exist is
-	// unknown, and none may be started.
+	// unknown, and none may be started. The steps are not used after the return.
 	//
 	// A serial run of a job that has a live run is created waiting, or becomes a skip
 	// if the queue of the job is full. A scheduled run becomes a skip if another run of
