@@ -230,13 +230,13 @@ func (c *laneColumn) ScanBytes(v []byte) error {
 // its type for every element, which took a third of the time of a batch in this process.
 // What is sent is the same.
 func registerArrays(m *pgtype.Map) {
-	registerArray(m, pgtype.UUIDArrayOID, pgtype.UUIDOID, func(buf []byte, v pgtype.UUID) []byte {
+	registerArray(m, pgtype.UUIDArrayOID, pgtype.UUIDOID, 20, func(buf []byte, v pgtype.UUID) []byte {
 		if !v.Valid {
 			return appendNull(buf)
 		}
 		return append(binary.BigEndian.AppendUint32(buf, 16), v.Bytes[:]...)
 	})
-	registerArray(m, pgtype.TimestamptzArrayOID, pgtype.TimestamptzOID, func(buf []byte, v pgtype.Timestamptz) []byte {
+	registerArray(m, pgtype.TimestamptzArrayOID, pgtype.TimestamptzOID, 12, func(buf []byte, v pgtype.Timestamptz) []byte {
 		switch {
 		case !v.Valid:
 			return appendNull(buf)
@@ -247,12 +247,12 @@ func registerArrays(m *pgtype.Map) {
 		}
 		return appendTime(buf, v.Time)
 	})
-	registerArray(m, pgtype.TimestamptzArrayOID, pgtype.TimestamptzOID, appendTime)
-	registerArray(m, pgtype.Int8ArrayOID, pgtype.Int8OID, appendInt8)
-	registerArray(m, pgtype.Int4ArrayOID, pgtype.Int4OID, func(buf []byte, v int32) []byte {
+	registerArray(m, pgtype.TimestamptzArrayOID, pgtype.TimestamptzOID, 12, appendTime)
+	registerArray(m, pgtype.Int8ArrayOID, pgtype.Int8OID, 12, appendInt8)
+	registerArray(m, pgtype.Int4ArrayOID, pgtype.Int4OID, 8, func(buf []byte, v int32) []byte {
 		return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(buf, 4), uint32(v))
 	})
-	registerArray(m, pgtype.TextArrayOID, pgtype.TextOID, func(buf []byte, v string) []byte {
+	registerArray(m, pgtype.TextArrayOID, pgtype.TextOID, 4, func(buf []byte, v string) []byte {
 		return append(binary.BigEndian.AppendUint32(buf, uint32(len(v))), v...)
 	})
 }
@@ -270,9 +270,9 @@ func appendTime(buf []byte, t time.Time) []byte {
 
 const year2000 = 946_684_800_000_000 // in microseconds since 1970
 
-func registerArray[T any](m *pgtype.Map, array, element uint32, appendElement func([]byte, T) []byte) {
+func registerArray[T any](m *pgtype.Map, array, element uint32, size int, appendElement func([]byte, T) []byte) {
 	t, _ := m.TypeForOID(array)
-	m.RegisterType(&pgtype.Type{Name: t.Name, OID: array, Codec: arrayCodec[T]{t.Codec, arrayPlan[T]{element, appendElement}}})
+	m.RegisterType(&pgtype.Type{Name: t.Name, OID: array, Codec: arrayCodec[T]{t.Codec, arrayPlan[T]{element, size, appendElement}}})
 }
 
 // arrayCodec encodes slices of T itself, and leaves everything else to another codec.
@@ -291,13 +291,22 @@ func (c arrayCodec[T]) PlanEncode(m *pgtype.Map, oid uint32, format int16, value
 // arrayPlan encodes an array of one dimension. No slice is null.
 type arrayPlan[T any] struct {
 	element       uint32
+	size          int // at least, of an element
 	appendElement func([]byte, T) []byte
 }
+
+const (
+	arrayHeader = 20 // bytes before the elements
+	arraysAhead = 8  // arrays that memory is taken for at once
+)
 
 func (p arrayPlan[T]) Encode(value any, buf []byte) ([]byte, error) {
 	list := value.([]T)
 	if list == nil {
 		return nil, nil
+	}
+	if n := arrayHeader + len(list)*p.size; cap(buf)-len(buf) < n {
+		buf = append(make([]byte, 0, len(buf)+arraysAhead*n), buf...) // A batch has many columns of the same length.
 	}
 	for _, n := range [...]uint32{1, 1, p.element, uint32(len(list)), 1} { // dimensions, whether there may be nulls, type, length, first index
 		buf = binary.BigEndian.AppendUint32(buf, n)
