@@ -24,8 +24,9 @@ import (
 // envRequire, if it is 1, makes a missing server a failure instead of a skipped test.
 const envRequire = "BELFRY_TEST_REQUIRE_SERVERS"
 
-// readyTimeout is for a server to answer; it only stops a test that would hang.
-const readyTimeout = time.Minute
+// readyTimeout is for a server to answer. It only stops a test that would hang: on a busy
+// machine RabbitMQ takes more than a minute.
+const readyTimeout = 4 * time.Minute
 
 // Server is a server on the loopback interface, until the test ends.
 type Server struct {
