@@ -349,7 +349,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	for i := range 10 {
 		before := n.certificates.fingerprint()
 		a.issue(dir, inAnHour())
-		if changed, err := n.certificates.load(); !changed || err != nil || n.certificates.fingerprint() == before {
+		if _, err := n.certificates.load(); err != nil || n.certificates.fingerprint() == before { // The node may have loaded it already.
 			t.Fatalf("the new certificate is not used: %v", err)
 		}
 		resp, _ := ask(t, a.browser(nil), "GET", base+"/livez", "")
