@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -64,9 +65,9 @@ func (c Config) checkTLS(invalid func(field, format string, args ...any)) {
 type certificates struct {
 	TLS
 	config atomic.Pointer[tls.Config]
-	seen   [sha256.Size]byte // of the files that were used last
-	failed string            // why they could not be used
-	late   bool              // it was logged that the certificate has expired
+
+	mu   sync.Mutex        // held while the files are read
+	seen [sha256.Size]byte // of the files that were used last
 }
 
 // openTLS reads the certificate, or makes one.
@@ -88,6 +89,8 @@ func (n *Node) openTLS(context.Context) error {
 
 // load reads the files, if they have changed. What cannot be used changes nothing.
 func (c *certificates) load() (changed bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	cert, err := os.ReadFile(c.CertFile)
 	if err != nil {
 		return false, fmt.Errorf("--tls-cert: %w", err)
@@ -121,7 +124,7 @@ func (c *certificates) load() (changed bool, err error) {
 		}
 	}
 	c.config.Store(config)
-	c.seen, c.late = sum, false
+	c.seen = sum
 	return true, nil
 }
 
@@ -143,7 +146,9 @@ const rereadCertificates = 3 * time.Second
 // watch follows the files until ctx ends. A failure is logged when it is seen for the second
 // time, since certificate and key cannot be replaced at once.
 func (c *certificates) watch(ctx context.Context, log *slog.Logger) {
-	for before := ""; ; {
+	before, failed := "", "" // why the files could not be used: when they were last read, and as logged
+	late := false            // it was logged that the certificate has expired
+	for {
 		select {
 		case <-ctx.Done():
 			return
@@ -157,15 +162,15 @@ func (c *certificates) watch(ctx context.Context, log *slog.Logger) {
 		switch {
 		case changed:
 			log.Info("the TLS certificate was read again", "fingerprint", c.fingerprint(), "expires", c.leaf().NotAfter)
-			c.failed = ""
-		case now != "" && now == before && now != c.failed:
+			failed, late = "", false
+		case now != "" && now == before && now != failed:
 			log.Error("the new TLS certificate cannot be used, the old one stays", "error", now)
-			c.failed = now
+			failed = now
 		}
 		before = now
-		if end := c.leaf().NotAfter; !c.late && time.Now().After(end) {
+		if end := c.leaf().NotAfter; !late && time.Now().After(end) {
 			log.Error("the TLS certificate has expired; clients refuse it until its files are replaced", "expired", end)
-			c.late = true
+			late = true
 		}
 	}
 }
