@@ -2,9 +2,7 @@ package porttest
 
 import (
 	"net"
-	"os"
 	"strconv"
-	"strings"
 	"testing"
 )
 
@@ -35,18 +33,11 @@ func TestAPortIsReservedOnce(t *testing.T) {
 }
 
 func TestPortsAreNotEphemeral(t *testing.T) {
-	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
-	if err != nil {
-		t.Skip(err)
-	}
-	lowest, err := strconv.Atoi(strings.Fields(string(text))[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	const lowest = 32768 // of Linux, unless it was set; elsewhere they begin at 49152
 	for range 20 {
 		_, text, _ := net.SplitHostPort(Addr(t))
-		if port, _ := strconv.Atoi(text); port >= lowest {
-			t.Errorf("port %d: ephemeral ports begin at %d", port, lowest)
+		if port, err := strconv.Atoi(text); err != nil || port >= lowest {
+			t.Errorf("port %d: ephemeral ports begin at %d (%v)", port, lowest, err)
 		}
 	}
 }
