@@ -217,7 +217,7 @@ func TestWorkerSurvivesAServerRestart(t *testing.T) {
 // await waits until something holds.
 func await(t *testing.T, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it did not happen")
 		}

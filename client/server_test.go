@@ -242,7 +242,7 @@ func TestImportAndLists(t *testing.T) {
 // settled waits until a run is over.
 func settled(t *testing.T, c *client.Client, id belfry.ID) belfry.Run {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
 		run := must[belfry.Run](t)(c.Run(ctx, id))

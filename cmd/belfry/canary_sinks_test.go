@@ -197,7 +197,7 @@ func (s *canaryServer) readPages() string {
 
 // readStream reads the beginning of the stream that pages follow.
 func (s *canaryServer) readStream(c *http.Client) string {
-	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
 	request, _ := http.NewRequestWithContext(ctx, http.MethodGet, publicURL+"/live", nil)
 	answer, err := c.Do(request)

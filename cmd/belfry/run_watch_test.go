@@ -41,7 +41,7 @@ func (s *screen) String() string {
 // await waits until something is on the screen.
 func (s *screen) await(t *testing.T, words string) {
 	t.Helper()
-	patience := time.After(20 * time.Second)
+	patience := time.After(time.Minute)
 	for !strings.Contains(s.String(), words) {
 		select {
 		case <-s.news:

@@ -326,7 +326,7 @@ func TestServeFlagErrors(t *testing.T) {
 			cmd.SetArgs(append([]string{"serve", "--data", t.TempDir()}, tt.args...))
 			cmd.SetOut(io.Discard)
 			cmd.SetErr(io.Discard)
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			err := cmd.ExecuteContext(ctx)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {

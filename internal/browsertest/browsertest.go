@@ -26,7 +26,7 @@ import (
 var axe string
 
 // patience is how long a tab waits for something to appear.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 var browser struct {
 	once sync.Once

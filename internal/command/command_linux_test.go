@@ -74,7 +74,7 @@ func (o *output) await(t *testing.T, text string) {
 	for !strings.Contains(o.String(), text) {
 		select {
 		case <-o.wrote:
-		case <-time.After(30 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("the command did not write %q but %q", text, o)
 		}
 	}

@@ -125,7 +125,7 @@ func TestAnEndOfTheContextEndsTheWholeTree(t *testing.T) {
 			cancel(fmt.Errorf("it takes too long"))
 			select {
 			case <-ended:
-			case <-time.After(30 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatal("it does not end")
 			}
 			mustBeGone(t, a)
@@ -259,7 +259,7 @@ func TestNothingOutlivesAKilledWorker(t *testing.T) {
 			}
 			a := &attempt{run: &belfry.Run{ID: id}}
 			// While a process replaces its program it has no environment, by which it is found.
-			for deadline := time.Now().Add(20 * time.Second); len(left(a.run)) < 2; time.Sleep(10 * time.Millisecond) {
+			for deadline := time.Now().Add(time.Minute); len(left(a.run)) < 2; time.Sleep(10 * time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatalf("the command does not run: %q", left(a.run))
 				}
@@ -268,7 +268,7 @@ func TestNothingOutlivesAKilledWorker(t *testing.T) {
 			_ = cmd.Wait()
 			lines := strings.Split(text[:strings.Index(text, "\nrun ")], "\n")
 			private := lines[len(lines)-1]
-			for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+			for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 				if _, err := os.Stat(private); os.IsNotExist(err) && len(left(a.run)) == 0 {
 					return
 				}

@@ -22,7 +22,7 @@ import (
 // statusWith is the status that a request with a key gets; 0: there is no answer.
 func statusWith(t *testing.T, method, address, body, key string, out any) int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(body))
 	if err != nil {

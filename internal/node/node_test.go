@@ -103,7 +103,7 @@ func runFields(t *testing.T, base, fields string) belfry.Run {
 	if status != http.StatusCreated {
 		t.Fatalf("creating a job: %d", status)
 	}
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		var runs []belfry.Run
 		request(t, "GET", base+"/api/v1/jobs/"+job.ID.String()+"/runs", "", &runs)
 		if len(runs) == 1 && runs[0].FinishedAt != nil {
@@ -152,7 +152,7 @@ func TestKeyFileThatIsSpoiledWhileServing(t *testing.T) {
 	base, _ := startNode(t, func(c *Config) { c.APIKeyFile = file })
 	wait := func(path string, status int) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); request(t, "GET", base+path, "", nil) != status; time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); request(t, "GET", base+path, "", nil) != status; time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s is not answered with %d", path, status)
 			}

@@ -285,7 +285,7 @@ func TestKeyFileRotationUnderLoad(t *testing.T) {
 	})
 	await := func(key string, want int) {
 		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); statusWith(t, "GET", base+"/api/v1/jobs?limit=1", "", key, nil) != want; time.Sleep(500 * time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); statusWith(t, "GET", base+"/api/v1/jobs?limit=1", "", key, nil) != want; time.Sleep(500 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("the key does not get %d", want)
 			}

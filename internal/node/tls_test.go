@@ -99,7 +99,7 @@ func (a *authority) browser(change func(*tls.Config)) *http.Client {
 	}
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 	a.t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 30 * time.Second}
+	return &http.Client{Transport: transport, Timeout: time.Minute}
 }
 
 func inAnHour() time.Time { return time.Now().Add(time.Hour) }

@@ -72,9 +72,9 @@ func queryValue[T any](tb testing.TB, conn *pgx.Conn, sql string, args ...any) T
 // eventually waits for something that happens in another process.
 func eventually(tb testing.TB, what string, happened func() bool) {
 	tb.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !happened(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !happened(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			tb.Fatalf("still waiting after 30 s: %s", what)
+			tb.Fatalf("still waiting after a minute: %s", what)
 		}
 	}
 }

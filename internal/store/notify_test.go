@@ -12,7 +12,7 @@ import (
 
 // patience is how long a test waits for a hint that must come; nearly always it
 // comes at once.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // wantSignal waits for a hint.
 func wantSignal(t tb, what string, wakeups <-chan struct{}) {

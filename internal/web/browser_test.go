@@ -138,7 +138,7 @@ func (s *site) trigger(job string) belfry.ID {
 // settled waits until a run has a status.
 func (s *site) settled(run belfry.ID, status string) {
 	s.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if got := s.call("GET", "/runs/"+run.String(), nil)["status"]; got == status {
 			return
 		} else if time.Now().After(deadline) {
@@ -150,9 +150,9 @@ func (s *site) settled(run belfry.ID, status string) {
 // eventually waits until something holds.
 func eventually(t testing.TB, what string, check func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !check(); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !check(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 s: %s", what)
+			t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }

@@ -281,7 +281,7 @@ func awaitLock(t *testing.T, s *Store, prefix string) {
 // did.
 func awaitLockOr(t *testing.T, s *Store, prefix string, done <-chan error) bool {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		select {
 		case err := <-done:
 			if err != nil {
