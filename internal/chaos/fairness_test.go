@@ -28,12 +28,18 @@ func TestLowPriorityIsNotStarved(t *testing.T) {
 	d := newWorkDriver(t, nodes[0].address)
 	goWorker(t, workerOptions{Server: nodes[0].address(), Name: "busy", Slots: slots})
 
-	// So many a second take the worker a little more than a second.
+	// So many a second take the worker a second and a half. Without a run that waits, one of a
+	// low priority would rightly begin at once.
 	path := fmt.Sprintf("/slow/%d", takes.Milliseconds())
-	high := d.ownedBy(url, owners, 0, int(time.Second/takes)*slots*11/10, func() requestedJob {
+	high := d.ownedBy(url, owners, 0, int(time.Second/takes)*slots*15/10, func() requestedJob {
 		return d.every(1, path, quick(spec{"priority": "high", "timeout_seconds": 120, "overlap": "parallel"}))
 	})
 	d.receiver.awaitDelivery(t, time.Minute, high...)
+	eventually(t, "runs of a high priority wait for the worker", time.Minute, func() bool {
+		all := d.receiver.all()
+		last := all[len(all)-1]
+		return last.Arrived.Sub(last.ScheduledAt) > time.Second
+	})
 	low := d.ownedBy(url, owners, 1, 3, func() requestedJob {
 		return d.onceIn(2*time.Second, path, quick(spec{"priority": "low", "timeout_seconds": 120}))
 	})
@@ -70,7 +76,7 @@ func (d *driver) wantFairWait(j requestedJob, others []requestedJob, later time.
 		}
 	}
 	if unfair > 0 || before > 0 {
-		d.tb.Errorf("%d runs that were due after the turn of a run of low priority began before it, and %d that were due before its turn after it", unfair, before)
+		d.tb.Errorf("%d runs that were due after the turn of a run of low priority began before it, and %d that were due before its turn after it; it began %v after it was due", unfair, before, begun.Sub(j.At))
 	}
 	return begun.Sub(j.At)
 }
