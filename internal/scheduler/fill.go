@@ -9,14 +9,16 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// openSlots is how many runs of the lane the open claims would take, and below which rank.
-// A claim for which a ready run comes before the due items of the lane takes that one first.
+// openSlots is how many runs of the lane the open claims would take, one of a worker at most as
+// in beginFill, and below which rank. A claim for which a ready run comes before the due items
+// of the lane takes that one first.
 func (l *Local) openSlots(lane string) (n int, below int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	head, due := l.heads[lane]
 	below = plan.MaxRank
 	shared := l.sharesHeads()
+	var counted []*request
 	for _, r := range l.open {
 		if !l.mayFill(r) || !belfry.ServesLane(r.claim.Lanes, lane) {
 			continue
@@ -30,7 +32,10 @@ func (l *Local) openSlots(lane string) (n int, below int64) {
 		}
 		switch {
 		case !due || head.rank < ready:
-			n += free
+			if !fillsWorker(counted, r) {
+				n += free
+				counted = append(counted, r)
+			}
 			below = min(below, ready)
 		case r.own:
 			wake(l.recheck)

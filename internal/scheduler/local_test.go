@@ -2,11 +2,13 @@ package scheduler
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -81,4 +83,28 @@ func TestAnotherClaimTakesReadyRuns(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What is decided for a burst is fired: the loop takes no more due items than one call of Fire
+// fills the claims of a worker with.
+func TestOpenSlotsAreThoseThatAreFilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLocal(t.Context(), &readyStore{})
+		step := plan.Step{Subject: plan.Subject{Namespace: "default", Policy: &plan.Policy{Spec: belfry.Spec{Type: "handler"}}}, Runs: make([]plan.Run, 1)}
+		lane := step.Lane()
+		for range 2 { // claim loops of one pool
+			go l.Claim(t.Context(), belfry.Claim{WorkerID: belfry.ID{1}, Lanes: []string{lane}, Limit: 3})
+		}
+		synctest.Wait()
+		l.setHeads(map[string]head{lane: {rank: 1, count: 9}})
+		open, _ := l.openSlots(lane)
+		claims, slots := l.beginFill(slices.Repeat([]plan.Step{step}, 9))
+		if len(slots) != 1 || open != slots[0].Free {
+			t.Errorf("%d slots are open, filled are %+v", open, slots)
+		}
+		if open, _ = l.openSlots(lane); open != 3 {
+			t.Errorf("while a claim is filled, %d slots are open, want those of the other one", open)
+		}
+		l.endFill(claims, []*belfry.Run{{WorkerID: belfry.ID{1}}}, nil)
+	})
 }
