@@ -298,7 +298,8 @@ WITH deleted_plans AS (
      AND p.fired_for = ($2::timestamptz[])[width_bucket(p.job_id, $1)] AND ` + isActive + ` AND NOT ` + hasPendingTrigger + `
   RETURNING p.job_id
 ), deleted AS (
-  DELETE FROM belfry.jobs j WHERE j.id = ANY(ARRAY(SELECT job_id FROM deleted_plans)) AND coalesce(j.state = 'active', false) RETURNING j.*
+  DELETE FROM belfry.jobs j WHERE j.id = ANY(ARRAY(SELECT job_id FROM deleted_plans)) AND coalesce(j.state = 'active', false)
+  RETURNING id, shard, namespace, name, tags, revision, spec, payload, queue, type, handler, created_at, updated_at
 ), archived AS (
   INSERT INTO belfry.ended (id, shard, namespace, name, tags, revision, status, spec, payload, queue, type, handler, created_at, updated_at, last_run_at,
                             ended_at, retain_until)
