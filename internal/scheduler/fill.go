@@ -9,9 +9,9 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// openSlots is how many runs of the lane the open claims would take, one of a worker at most as
-// in beginFill, and below which rank. A claim for which a ready run comes before the due items
-// of the lane takes that one first.
+// openSlots is how many runs of the lane the open claims would take, and below which rank. Of
+// the claims of a worker it counts one, as beginFill fills one. A claim for which a ready run
+// comes before the due items of the lane takes that one first.
 func (l *Local) openSlots(lane string) (n int, below int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
